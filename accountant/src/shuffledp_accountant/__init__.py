@@ -1,0 +1,1 @@
+"""Calibrates, certifies, and keeps the privacy budget."""

@@ -1,0 +1,1 @@
+"""Opens rounds, reads the shuffled messages, debiases, publishes."""

@@ -1,0 +1,1 @@
+"""A user's device: check the round, randomise, seal, submit, verify."""

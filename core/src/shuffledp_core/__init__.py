@@ -1,0 +1,1 @@
+"""What two parties of shuffledp must agree on: mechanism specs, onions, signed documents, errors, units."""

@@ -1,0 +1,149 @@
+"""Every failure of the system, as one tree whose branches say who is at fault.
+
+`ShuffleDPError` is the only root. Our own misuse of our own functions is a plain `ValueError` instead.
+Each class has a stable wire `code` (its name), an exit code for command lines, and is re-raised on the
+other side of an RPC as the same class (`shuffledp_core.transport.rpc_errors`). A message says what was
+wrong, with the value, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ShuffleDPError(Exception):
+    """Root of all failures of the system. Exit code 1 unless a branch says otherwise."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(ShuffleDPError):
+    """A configuration file, an option or the environment is wrong. Exit code 2."""
+
+    exit_code = 2
+
+
+class UsageError(ConfigError):
+    """A parameter is outside its allowed range; the message names the value and the range. Exit code 2."""
+
+
+class PortInUseError(ConfigError):
+    """The address a service was told to listen on is taken."""
+
+
+class DocumentError(ShuffleDPError):
+    """A signed document cannot be believed. Whoever signed or relayed it is at fault."""
+
+
+class SignatureError(DocumentError):
+    """The signature does not match the bytes under the key the roster names."""
+
+
+class MalformedDocumentError(DocumentError):
+    """The signature is good but the content breaks the schema, the version or a range."""
+
+
+class ExpiredDocumentError(DocumentError):
+    """The document is outside its period of validity."""
+
+
+class ForeignDocumentError(DocumentError):
+    """The document is genuine but belongs to another deployment, round or party."""
+
+
+class PolicyRefusal(ShuffleDPError):  # noqa: N818 - the field's own word; not every refusal is an error
+    """A rule that somebody chose forbids this. Exit code 3."""
+
+    exit_code = 3
+
+
+class ClientPolicyRefusal(PolicyRefusal):
+    """The round asks for more than the user's own policy allows."""
+
+
+class BudgetExceeded(PolicyRefusal):
+    """The privacy budget of the population does not cover the round; the message says what is left."""
+
+
+class CannotCertify(PolicyRefusal):
+    """No sound guarantee can be computed for this request; the message says why."""
+
+
+class ClientFault(ShuffleDPError):  # noqa: N818
+    """A client sent something that no correct client sends."""
+
+
+class InvalidSubmissionError(ClientFault):
+    """Wrong length, wrong round, bad client signature, or an envelope that does not open."""
+
+
+class UnknownCredentialError(ClientFault):
+    """The credential is not signed by the enrolment key of the round's population."""
+
+
+class DifferentSubmissionError(ClientFault):
+    """A second submission of the same credential differs from the accepted one."""
+
+
+class SubmissionClosedError(ClientFault):
+    """The round is not open: too early, too late, full, or already closed."""
+
+
+class NodeFault(ShuffleDPError):  # noqa: N818
+    """A mix node did something that no correct node does, or is gone."""
+
+
+class BadBatchError(NodeFault):
+    """A batch is short, long, torn, repeats an onion, or holds an onion that does not open."""
+
+
+class RoundKeyError(NodeFault):
+    """A node's round key is missing, not signed by it, or for another round or position."""
+
+
+class UnreachableError(NodeFault):
+    """A party did not answer within its deadline."""
+
+
+class RoundStateError(ShuffleDPError):
+    """The call is not legal in the state the round is in."""
+
+
+class UnknownRoundError(RoundStateError):
+    """Nobody here knows this round: never prepared, already deleted, or another deployment's."""
+
+
+class RoundFailed(ShuffleDPError):  # noqa: N818
+    """The round ended without a result; nothing was published and the budget was released."""
+
+
+class TooFewReportsError(RoundFailed):
+    """Fewer reports than the round's minimum: nothing was forwarded."""
+
+
+class CountMismatchError(RoundFailed):
+    """What the last node delivered is not what the entry node accepted."""
+
+
+class ReceiptMissingError(NodeFault):
+    """A receipt was given but the published board lacks the message: evidence of cheating."""
+
+
+class AccessDenied(ShuffleDPError):  # noqa: N818
+    """The TLS identity of the caller may not make this call."""
+
+
+class LedgerError(ShuffleDPError):
+    """The ledger's database is damaged, of another version, or contradicts itself."""
+
+
+def _walk(root: type[ShuffleDPError]) -> dict[str, type[ShuffleDPError]]:
+    found = {root.__name__: root}
+    for child in root.__subclasses__():
+        found |= _walk(child)
+    return found
+
+
+def by_code(code: str) -> type[ShuffleDPError]:
+    """The error class a wire code names; the root class for a code this version does not know."""
+    return _walk(ShuffleDPError).get(code, ShuffleDPError)

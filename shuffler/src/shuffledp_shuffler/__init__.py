@@ -1,0 +1,1 @@
+"""One mix node: accept, spool, peel, permute, relay."""

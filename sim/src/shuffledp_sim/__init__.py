@@ -1,0 +1,1 @@
+"""Whole systems on one machine: demo, fleets of simulated users, attacks, experiments."""
