@@ -1,6 +1,6 @@
 """The vocabulary of the accountant: a setting, a question about it, and an answer with both sides of the truth.
 
-Every analysis answers the same four questions about a mechanism spec; `functools.singledispatch` finds the
+Every analysis answers the same questions about a mechanism spec; `functools.singledispatch` finds the
 module that knows the spec (the modules register on import of `shuffledp_accountant.numerics.registry`).
 Epsilon is in nats; under metric adjacency it is per unit of distance. All functions are pure.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
+import numpy as np
+from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 
@@ -86,4 +88,16 @@ def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedB
 @singledispatch
 def standard_error(spec: object, users: int) -> float:
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count at worst."""
+    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+
+
+@singledispatch
+def certified_curve(
+    spec: object, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly `distance`.
+
+    Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating pair (or above
+    it), so that composition may build on it. Mechanisms without a metric ignore `distance`.
+    """
     raise UsageError(f"no analysis of {type(spec).__name__} is known")

@@ -1,0 +1,75 @@
+"""Privacy amplification by taking a fixed-size random subset of the users before shuffling.
+
+Source: paper 004, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and Gaboardi 2018.
+docs/accounting.md, proposition C5. Everything here works on privacy curves at epsilon >= 0; the other half
+follows by reflection (proposition C2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from shuffledp_core.errors import UsageError
+
+Curve: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""δ at each ε >= 0 (nats), same shape, never below the truth for either order of the two neighbours."""
+
+ROUNDING = 2.0**-50
+"""Relative outward margin for the handful of roundings in one elementary formula."""
+
+
+def check_rate(rate: Fraction) -> None:
+    """Refuse a sampling rate outside (0, 1]; raises UsageError."""
+    if not 0 < rate <= 1:
+        raise UsageError(f"the sampling rate must be above 0 and at most 1, not {rate}")
+
+
+def subsampled_curve(curve: Curve, rate: Fraction) -> Curve:
+    """The curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
+
+    γ f(ln(1 + (e^ε - 1)/γ)), where f bounds the mechanism on every dataset of the subset's size
+    (proposition C5). Never below the truth.
+
+    Args:
+        curve: f, valid for all neighbouring pairs of subsets, in both orders.
+        rate: γ, the largest probability that the changed user is in the subset, given what the adversary
+            knows. With t colluding users among n and m drawn, that is at most m / (n - t).
+
+    Raises:
+        UsageError: if the rate is not in (0, 1].
+    """
+    check_rate(rate)
+    if rate == 1:
+        return curve
+    gamma = float(rate)
+
+    def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        inner = np.log1p(np.expm1(epsilons) / gamma) * (1 - ROUNDING)
+        amplified: NDArray[np.float64] = gamma * curve(inner) * (1 + ROUNDING)
+        return np.minimum(amplified, 1.0)
+
+    return subsampled
+
+
+def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
+    """ε of a pure ε-private mechanism on a random subset: ln(1 + γ(e^ε - 1)), rounded up. Nats, >= 0.
+
+    Raises:
+        UsageError: if the rate is not in (0, 1].
+    """
+    check_rate(rate)
+    if epsilon > 700:
+        return epsilon
+    amplified = float(np.log1p(float(rate) * np.expm1(epsilon)))
+    return min(epsilon, amplified * (1 + ROUNDING))
+
+
+def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    """δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2). Same shape."""
+    # -expm1(-ε) + e^-ε δ: no cancellation, so that a narrow curve keeps its digits.
+    mirrored = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
+    return np.minimum(mirrored * (1 + ROUNDING), 1.0)

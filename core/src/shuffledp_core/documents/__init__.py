@@ -1,0 +1,1 @@
+"""Signed documents: what parties tell each other, verified before parsed."""

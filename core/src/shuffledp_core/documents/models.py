@@ -1,0 +1,284 @@
+"""The documents of a round, as frozen values. Field meanings and checks: docs/protocol.md.
+
+Times are whole milliseconds since 1970 (UTC); keys, digests and identifiers are lower-case hex.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from shuffledp_core.documents.signed import Document, Signed
+from shuffledp_core.errors import ForeignDocumentError
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.privacy import Adjacency
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A piece of a document."""
+
+
+class Party(_Part, frozen=True, kw_only=True):
+    """One service of the deployment.
+
+    `role` is "node", "analyst" or "accountant"; `operator` names who runs it (a client may ask for several);
+    `address` is host:port; `identity_key` is the Ed25519 public key of its documents.
+    """
+
+    name: str
+    role: str
+    operator: str
+    address: str
+    identity_key: str
+
+
+class Population(_Part, frozen=True, kw_only=True):
+    """A group of users with one enrolment key and one privacy budget."""
+
+    name: str
+    enrolment_key: str
+
+
+class Roster(Document, frozen=True, kw_only=True):
+    """Who is who in one deployment; signed by the deployment's root key."""
+
+    label: ClassVar[str] = "roster"
+    deployment: str
+    parties: tuple[Party, ...]
+    populations: tuple[Population, ...]
+    tls_authority: str
+    broker: str | None = None
+
+    def party(self, name: str) -> Party:
+        """The party of that name; `ForeignDocumentError` when the roster has none."""
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise ForeignDocumentError(f"the roster of {self.deployment!r} has no party {name!r}")
+
+    def the(self, role: str) -> Party:
+        """The only party with that role (analyst or accountant)."""
+        found = [party for party in self.parties if party.role == role]
+        if len(found) != 1:
+            raise ForeignDocumentError(
+                f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}"
+            )
+        return found[0]
+
+    def nodes(self) -> tuple[Party, ...]:
+        """The mix nodes, in roster order."""
+        return tuple(party for party in self.parties if party.role == "node")
+
+    def population(self, name: str) -> Population:
+        """The population of that name; `ForeignDocumentError` when the roster has none."""
+        for population in self.populations:
+            if population.name == name:
+                return population
+        raise ForeignDocumentError(f"the roster of {self.deployment!r} has no population {name!r}")
+
+
+class Credential(Document, frozen=True, kw_only=True):
+    """A user's right to one submission a round: its public key, signed by the population's enrolment key."""
+
+    label: ClassVar[str] = "credential"
+    population: str
+    public_key: str
+
+
+class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an operator asks for: a question, a target guarantee, and who should take part. Not signed.
+
+    `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users are assumed
+    to help the adversary, so that a round of n reports has n - colluding honest ones.
+    """
+
+    population: str
+    mechanism: str
+    size: int
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = Adjacency.STANDARD
+    max_distance: int | None = None
+    min_reports: int
+    max_reports: int
+    colluding: int = 0
+    route: tuple[str, ...]
+    suite: str = "sealed-box"
+    open_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_reports <= self.max_reports:
+            raise ValueError(f"min_reports must be from 1 to max_reports, not {self.min_reports}")
+        if not 0 <= self.colluding < self.min_reports:
+            raise ValueError(f"colluding must be from 0 to min_reports - 1, not {self.colluding}")
+        if len(set(self.route)) != len(self.route):
+            raise ValueError("a node may stand only once on the route")
+        if not 0 < self.open_seconds <= 366 * 86400:
+            raise ValueError(f"open_seconds must be above 0 and at most a year, not {self.open_seconds}")
+
+
+class LedgerPosition(_Part, frozen=True, kw_only=True):
+    """Where a certificate stands in its population's account: ε at `delta` over everything charged so far.
+
+    `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound.
+    """
+
+    entry: int
+    spent: float | None
+    delta: float
+    limit: float
+
+
+class EpsilonBounds(_Part, frozen=True, kw_only=True):
+    """ε from both sides, and the paper's number for comparison only. None: infinite or not available."""
+
+    certified: float | None
+    attained: float | None
+    published: float | None = None
+
+
+class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
+    """(ε_L, δ) that each user keeps when every node is corrupt. None: no guarantee."""
+
+    epsilon: float | None
+    delta: float
+
+
+class Certificate(Document, frozen=True, kw_only=True):
+    """What a round guarantees; `stage` is "plan" (before) or "final" (for the reports that arrived).
+
+    Signed by the accountant. `mechanism` holds the exact parameters that clients sample from.
+    """
+
+    label: ClassVar[str] = "certificate"
+    deployment: str
+    round_id: str
+    stage: str
+    population: str
+    mechanism: Mechanism
+    users: int
+    honest: int
+    nodes: int
+    adjacency: Adjacency
+    max_distance: int
+    delta: float
+    epsilon: EpsilonBounds
+    corrupted: CorruptedGuarantee
+    standard_error: float
+    assumptions: tuple[str, ...]
+    basis: tuple[str, ...]
+    holds: bool
+    ledger: LedgerPosition
+    issued_at: int
+    expires_at: int
+
+
+class RoundKey(Document, frozen=True, kw_only=True):
+    """A node's fresh public key for one position of one round; signed by the node."""
+
+    label: ClassVar[str] = "round-key"
+    deployment: str
+    round_id: str
+    node: str
+    position: int
+    suite: str
+    public_key: str
+    certificate_digest: str
+
+
+class Manifest(Document, frozen=True, kw_only=True):
+    """All that a client must know of a round; signed by the analyst, countersigned by every node."""
+
+    label: ClassVar[str] = "manifest"
+    deployment: str
+    round_id: str
+    certificate: Signed
+    route: tuple[Signed, ...]
+    geometry: Geometry
+    min_reports: int
+    max_reports: int
+    opens_at: int
+    closes_at: int
+
+
+class Countersignature(Document, frozen=True, kw_only=True):
+    """A node's word that it takes part in exactly this manifest."""
+
+    label: ClassVar[str] = "countersignature"
+    round_id: str
+    node: str
+    manifest_digest: str
+
+
+class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A manifest with all its countersignatures, as it is announced. Every part is signed by itself."""
+
+    manifest: Signed
+    countersignatures: tuple[Signed, ...]
+
+
+class Receipt(Document, frozen=True, kw_only=True):
+    """The entry node's word that this submission is on its disk and will be relayed in this round."""
+
+    label: ClassVar[str] = "receipt"
+    round_id: str
+    credential: str
+    submission_digest: str
+
+
+class BatchHeader(Document, frozen=True, kw_only=True):
+    """A node's commitment to the batch it relays, sent before the bytes; `position` is the receiver's."""
+
+    label: ClassVar[str] = "batch"
+    round_id: str
+    position: int
+    users: int
+    records: int
+    digest: str
+
+
+class Discard(Document, frozen=True, kw_only=True):
+    """A node's word that it erased its round key and will not forward anything (more) of this round.
+
+    `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded` false are
+    what lets the accountant release a reserved budget.
+    """
+
+    label: ClassVar[str] = "discard"
+    round_id: str
+    node: str
+    forwarded: bool
+
+
+class Estimate(_Part, frozen=True, kw_only=True):
+    """A debiased answer: a sum with its mean, or a histogram; intervals cover with probability 0.95.
+
+    `values`, `standard_errors`, `lows` and `highs` have one entry for a sum, k for a histogram.
+    """
+
+    quantity: str
+    values: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    mean: float | None = None
+    mean_standard_error: float | None = None
+
+
+class Result(Document, frozen=True, kw_only=True):
+    """How a round ended; signed by the analyst. A failed round has a reason and nothing else."""
+
+    label: ClassVar[str] = "result"
+    deployment: str
+    round_id: str
+    outcome: str
+    reason: str | None = None
+    error: str | None = None
+    accepted: int = 0
+    messages: int = 0
+    board_digest: str | None = None
+    estimate: Estimate | None = None
+    plan_certificate: Signed | None = None
+    final_certificate: Signed | None = None

@@ -1,0 +1,65 @@
+"""What a client signs over its envelope, and how the entry node checks it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Credential
+from shuffledp_core.documents.signed import Document, Signed, verify
+from shuffledp_core.errors import (
+    DocumentError,
+    InvalidSubmissionError,
+    UnknownCredentialError,
+)
+
+
+class SubmissionClaim(Document, frozen=True, kw_only=True):
+    """The client's word, under its credential's key, that this envelope is its submission to this round."""
+
+    label: ClassVar[str] = "submission"
+    round_id: str
+    credential: str
+    envelope_digest: str
+
+
+def credential_id(credential: Credential) -> str:
+    """The public name of a credential: its public key."""
+    return credential.public_key
+
+
+def check_submission(
+    round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed, envelope: bytes
+) -> str:
+    """The credential id of a submission that is genuine; steps of docs/protocol.md, "Submit".
+
+    1. The credential is signed by the population's enrolment key, and is for this population.
+    2. The claim is signed by the credential's key.
+    3. The claim names this round, this credential and exactly these envelope bytes.
+
+    Raises:
+        UnknownCredentialError: step 1.
+        InvalidSubmissionError: step 2 or 3.
+    """
+    try:  # 1
+        who = verify(credential, Credential, population, enrolment_key)
+    except DocumentError as error:
+        raise UnknownCredentialError(
+            f"the credential is not one of population {population!r}: {error}; enrol again"
+        ) from error
+    if who.population != population:
+        raise UnknownCredentialError(
+            f"the credential is for population {who.population!r}, not {population!r}"
+        )
+    name = credential_id(who)
+    try:  # 2
+        said = verify(claim, SubmissionClaim, name, bytes.fromhex(who.public_key))
+    except (DocumentError, ValueError) as error:
+        raise InvalidSubmissionError(
+            f"the submission is not signed by its credential's key: {error}"
+        ) from error
+    if said.round_id != round_id:  # 3
+        raise InvalidSubmissionError(f"the submission is for round {said.round_id}, not {round_id}")
+    if said.credential != name or said.envelope_digest != digest(envelope):
+        raise InvalidSubmissionError("the envelope is not the one that was signed; send it again unchanged")
+    return name

@@ -1,0 +1,1 @@
+"""Onions: the suites that seal one layer, and how layers nest."""

@@ -1,0 +1,90 @@
+"""Sealing a user's messages and peeling a node's records. Pure: keys and bytes in, bytes out.
+
+Peeling runs in worker processes, so this module and what it imports stay light (no numpy, no gRPC).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.suites import suite_named
+
+
+def binding(round_id: str, position: int) -> bytes:
+    """The `info` of the layer that the node at `position` of round `round_id` opens."""
+    return f"shuffledp/v1/onion/{round_id}/{position}".encode()
+
+
+def seal_envelope(
+    geometry: Geometry, round_id: str, public_keys: Sequence[bytes], messages: Sequence[bytes]
+) -> bytes:
+    """One user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
+
+    Args:
+        geometry: lengths of the round.
+        round_id: bound into every layer where the suite can.
+        public_keys: round keys of hops 1..L, in that order.
+        messages: m plain messages `symbol || tag` of `geometry.plain_bytes` each.
+
+    Returns:
+        `geometry.envelope_bytes` bytes.
+
+    Raises:
+        ValueError: the arguments do not fit the geometry (our own misuse).
+    """
+    if len(public_keys) != geometry.hops or len(messages) != geometry.messages_per_user:
+        raise ValueError("the number of round keys or messages does not fit the geometry")
+    if any(len(message) != geometry.plain_bytes for message in messages):
+        raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
+    suite = suite_named(geometry.suite)
+    records = list(messages)
+    for position in range(geometry.hops, 1, -1):
+        seal = suite.sealer(public_keys[position - 1], binding(round_id, position))
+        records = [seal(record) for record in records]
+    return suite.sealer(public_keys[0], binding(round_id, 1))(b"".join(records))
+
+
+def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelope: bytes) -> bytes:
+    """What hop 1 finds in an envelope: m packed records of `geometry.record_bytes(2)` bytes.
+
+    Raises:
+        InvalidSubmissionError: wrong length, or it does not open under this round's key.
+    """
+    if len(envelope) != geometry.envelope_bytes:
+        raise InvalidSubmissionError(
+            f"the envelope has {len(envelope)} bytes where this round needs {geometry.envelope_bytes}; "
+            "fetch the manifest again and seal for its geometry"
+        )
+    try:
+        return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(envelope)
+    except BadBatchError as error:
+        raise InvalidSubmissionError(
+            "the envelope does not open under this round's key: it is damaged or sealed for another round"
+        ) from error
+
+
+def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, packed: bytes) -> bytes:
+    """One layer off every record of a packed chunk; order is kept (the caller permutes).
+
+    Args:
+        geometry: lengths of the round.
+        round_id: the round.
+        position: 2..L, the node that peels.
+        private_key: its round key.
+        packed: a whole number of records of `geometry.record_bytes(position)` bytes.
+
+    Returns:
+        As many records of `geometry.record_bytes(position + 1)` bytes.
+
+    Raises:
+        BadBatchError: the chunk is torn, or a record does not open.
+    """
+    width = geometry.record_bytes(position)
+    if len(packed) % width:
+        raise BadBatchError(
+            f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn"
+        )
+    open_ = suite_named(geometry.suite).opener(private_key, binding(round_id, position))
+    return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])

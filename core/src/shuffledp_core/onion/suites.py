@@ -1,0 +1,164 @@
+"""The public-key suites a round can choose; each seals one layer to one hop's round key.
+
+A suite is anonymous public-key authenticated encryption: what it seals opens only under the round key, is not
+malleable, and hides the sender. `info` binds a layer to round and position. Nothing here is home-made: the
+sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180 (through cryptography).
+docs/protocol.md, section "Suites".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
+from nacl import bindings
+from nacl.exceptions import CryptoError
+
+from shuffledp_core.errors import BadBatchError, ConfigError
+
+Seal = Callable[[bytes], bytes]
+"""Seals one plaintext to one recipient."""
+
+Open = Callable[[bytes], bytes]
+"""Opens one layer; raises `BadBatchError` for anything that the recipient's key does not open."""
+
+
+class Suite(Protocol):
+    """One way to seal a layer. Keys travel as raw bytes; lengths are constants of the suite."""
+
+    @property
+    def name(self) -> str:
+        """What the manifest calls it."""
+
+    @property
+    def overhead(self) -> int:
+        """Bytes a layer adds."""
+
+    @property
+    def public_key_bytes(self) -> int:
+        """Length of a raw public key."""
+
+    @property
+    def private_key_bytes(self) -> int:
+        """Length of a raw private key."""
+
+    def generate(self) -> tuple[bytes, bytes]:
+        """A fresh (private key, public key) from the operating system's randomness."""
+
+    def sealer(self, public_key: bytes, info: bytes) -> Seal:
+        """A function that seals to `public_key` under the binding `info`."""
+
+    def opener(self, private_key: bytes, info: bytes) -> Open:
+        """A function that opens what was sealed to this key under the same `info`."""
+
+
+@dataclass(frozen=True)
+class SealedBox:
+    """libsodium sealed boxes: X25519, XSalsa20-Poly1305. No `info`: the keys are fresh per round."""
+
+    name: str = "sealed-box"
+    overhead: int = bindings.crypto_box_SEALBYTES
+    public_key_bytes: int = bindings.crypto_box_PUBLICKEYBYTES
+    private_key_bytes: int = bindings.crypto_box_SECRETKEYBYTES
+
+    def generate(self) -> tuple[bytes, bytes]:
+        """See `Suite.generate`."""
+        public, private = bindings.crypto_box_keypair()
+        return private, public
+
+    def sealer(self, public_key: bytes, info: bytes) -> Seal:  # noqa: ARG002 - the key itself is bound to the round
+        """See `Suite.sealer`."""
+        return lambda plaintext: bindings.crypto_box_seal(plaintext, public_key)
+
+    def opener(self, private_key: bytes, info: bytes) -> Open:  # noqa: ARG002
+        """See `Suite.opener`."""
+        public_key = bindings.crypto_scalarmult_base(private_key)
+
+        def open_(layer: bytes) -> bytes:
+            try:
+                return bindings.crypto_box_seal_open(layer, public_key, private_key)
+            except (CryptoError, TypeError, ValueError) as error:
+                raise BadBatchError(_DOES_NOT_OPEN) from error
+
+        return open_
+
+
+@dataclass(frozen=True)
+class Hpke:
+    """RFC 9180 base mode, single shot, HKDF-SHA256 and ChaCha20-Poly1305; `info` enters the key schedule."""
+
+    name: str = "hpke"
+    overhead: int = 32 + 16
+    public_key_bytes: int = 32
+    private_key_bytes: int = 32
+    hybrid: bool = False
+
+    def generate(self) -> tuple[bytes, bytes]:
+        """See `Suite.generate`."""
+        classical = x25519.X25519PrivateKey.generate()
+        private, public = classical.private_bytes_raw(), classical.public_key().public_bytes_raw()
+        if not self.hybrid:
+            return private, public
+        lattice = mlkem.MLKEM768PrivateKey.generate()
+        return lattice.private_bytes_raw() + private, lattice.public_key().public_bytes_raw() + public
+
+    def sealer(self, public_key: bytes, info: bytes) -> Seal:
+        """See `Suite.sealer`."""
+        classical = x25519.X25519PublicKey.from_public_bytes(public_key[-32:])
+        key: x25519.X25519PublicKey | hpke.MLKEM768X25519PublicKey = classical
+        if self.hybrid:
+            key = hpke.MLKEM768X25519PublicKey(
+                mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical
+            )
+        suite = self._suite()
+        return lambda plaintext: suite.encrypt(plaintext, key, info=info)
+
+    def opener(self, private_key: bytes, info: bytes) -> Open:
+        """See `Suite.opener`."""
+        classical = x25519.X25519PrivateKey.from_private_bytes(private_key[-32:])
+        key: x25519.X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = classical
+        if self.hybrid:
+            key = hpke.MLKEM768X25519PrivateKey(
+                mlkem.MLKEM768PrivateKey.from_seed_bytes(private_key[:-32]), classical
+            )
+        suite = self._suite()
+
+        def open_(layer: bytes) -> bytes:
+            try:
+                return suite.decrypt(layer, key, info=info)
+            except (InvalidTag, TypeError, ValueError) as error:
+                raise BadBatchError(_DOES_NOT_OPEN) from error
+
+        return open_
+
+    def _suite(self) -> hpke.Suite:
+        kem = hpke.KEM.MLKEM768_X25519 if self.hybrid else hpke.KEM.X25519
+        return hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
+
+
+_DOES_NOT_OPEN: Final = (
+    "a layer does not open under this round's key: it is damaged, forged or meant for another round"
+)
+
+_HYBRID: Final = Hpke(
+    name="hpke-mlkem768-x25519",
+    overhead=1088 + 32 + 16,
+    public_key_bytes=1184 + 32,
+    private_key_bytes=64 + 32,
+    hybrid=True,
+)
+_ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)
+
+SUITES: Final = {suite.name: suite for suite in _ALL}
+"""Every suite by the name the manifest uses. `hpke-mlkem768-x25519` also resists a quantum adversary."""
+
+
+def suite_named(name: str) -> Suite:
+    """The suite of that name; `ConfigError` lists the known ones otherwise."""
+    if name not in SUITES:
+        raise ConfigError(f"unknown suite {name!r}; choose one of {', '.join(SUITES)}")
+    return SUITES[name]

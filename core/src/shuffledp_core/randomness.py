@@ -1,0 +1,48 @@
+"""The operating system's CSPRNG, and nothing else: no seeds anywhere in the protocol (invariants 2 and 3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeAlias
+
+RandomBytes: TypeAlias = Callable[[int], bytes]
+"""`source(n)` gives n fresh uniform bytes. Tests may pass a recorded stream; services never do."""
+
+system_random: RandomBytes = os.urandom
+
+_BLOCK = 4096
+
+
+class RandomIntegers:
+    """Exact uniform integers from a byte source; the source is read in blocks, bytes are used once.
+
+    Not thread-safe: one instance per task.
+    """
+
+    def __init__(self, source: RandomBytes = system_random) -> None:
+        self._source = source
+        self._block = b""
+        self._used = 0
+
+    def below(self, bound: int) -> int:
+        """A uniform integer in {0..bound-1}, by rejection, exactly. `bound` must be positive."""
+        if bound <= 0:
+            raise ValueError(f"bound must be positive, not {bound}")
+        bits = (bound - 1).bit_length()
+        if bits == 0:
+            return 0
+        width = (bits + 7) // 8
+        excess = 8 * width - bits
+        while True:
+            draw = int.from_bytes(self._take(width), "big") >> excess
+            if draw < bound:
+                return draw
+
+    def _take(self, width: int) -> bytes:
+        if self._used + width > len(self._block):
+            self._block = self._source(max(_BLOCK, width))
+            self._used = 0
+        start = self._used
+        self._used += width
+        return self._block[start : self._used]

@@ -1,0 +1,136 @@
+"""Typed errors across gRPC: what one side raises, the other side catches, as the same class.
+
+The class name travels in the trailing metadata `shuffledp-error`, the message as the status text. What is not one
+of ours is logged here and reaches the caller as an internal error without details.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NoReturn
+
+import grpc
+import structlog
+
+from shuffledp_core import errors
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.transport.tls import peer_name, role_of
+
+_KEY: Final = "shuffledp-error"
+
+_STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] = (
+    (errors.AccessDenied, grpc.StatusCode.PERMISSION_DENIED),
+    (errors.UnknownRoundError, grpc.StatusCode.NOT_FOUND),
+    (errors.PolicyRefusal, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.RoundStateError, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.UnreachableError, grpc.StatusCode.UNAVAILABLE),
+    (errors.ShuffleDPError, grpc.StatusCode.INVALID_ARGUMENT),
+)
+
+Context = grpc.aio.ServicerContext  # type: ignore[type-arg]
+Rules = Mapping[str, frozenset[str]]
+"""Full method name -> roles that may call it. A method without a rule is refused, but for health and reflection."""
+
+_OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+
+
+async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
+    status = next(code for kind, code in _STATUS if isinstance(error, kind))
+    await context.abort(status, str(error), ((_KEY, type(error).__name__),))
+
+
+class TypedErrors(grpc.aio.ServerInterceptor):
+    """Checks who may call what, and turns our errors into statuses that `translated` turns back."""
+
+    def __init__(self, roster: Roster, rules: Rules) -> None:
+        self._roster = roster
+        self._rules = rules
+        self._log = structlog.get_logger()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """See `grpc.aio.ServerInterceptor`."""
+        handler = await continuation(details)
+        if handler is None or details.method.startswith(_OPEN):
+            return handler
+        roles = self._rules.get(details.method, frozenset())
+        make = _MAKERS[(handler.request_streaming, handler.response_streaming)]
+        inner = getattr(handler, make.__name__.removesuffix("_rpc_method_handler"))
+        guard = self._guard_stream if handler.response_streaming else self._guard_call
+        return make(
+            guard(inner, details.method, roles),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _check(self, context: Context, method: str, roles: frozenset[str]) -> None:
+        name = peer_name(context)
+        if role_of(name, self._roster) not in roles:
+            raise errors.AccessDenied(
+                f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {', '.join(sorted(roles)) or 'nobody'}"
+            )
+
+    def _guard_call(self, inner: Any, method: str, roles: frozenset[str]) -> Any:
+        async def call(request: Any, context: Context) -> Any:
+            try:
+                self._check(context, method, roles)
+                return await inner(request, context)
+            except errors.ShuffleDPError as error:
+                await _abort(context, error)
+            except Exception as error:
+                self._unexpected(method, error)
+                raise
+
+        return call
+
+    def _guard_stream(self, inner: Any, method: str, roles: frozenset[str]) -> Any:
+        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+            try:
+                self._check(context, method, roles)
+                async for response in inner(request, context):
+                    yield response
+            except errors.ShuffleDPError as error:
+                await _abort(context, error)
+            except Exception as error:
+                self._unexpected(method, error)
+                raise
+
+        return stream
+
+    def _unexpected(self, method: str, error: Exception) -> None:
+        if not isinstance(error, grpc.aio.AbortError):
+            self._log.exception("unexpected failure", method=method)
+
+
+_MAKERS: Final[dict[tuple[bool, bool], Callable[..., Any]]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+_GONE: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+
+
+def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
+    """The error that `party` raised, or `UnreachableError` when it did not answer."""
+    code = dict(error.trailing_metadata() or ()).get(_KEY)
+    if code is not None:
+        kind = errors.by_code(code if isinstance(code, str) else code.decode("ascii", "replace"))
+        return kind(error.details() or "no details")
+    if error.code() in _GONE:
+        return errors.UnreachableError(f"{party} does not answer ({error.code().name}: {error.details()})")
+    return errors.NodeFault(f"{party} failed ({error.code().name}: {error.details()}); see its log")
+
+
+@asynccontextmanager
+async def translated(party: str) -> AsyncIterator[None]:
+    """Calls to `party` in this block raise our own errors."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise typed(error, party) from error

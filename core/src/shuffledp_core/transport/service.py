@@ -1,0 +1,92 @@
+"""The frame every service process runs in: mutual TLS, typed errors, health, reflection, graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from shuffledp_core.config import ServiceConfig
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import PortInUseError
+from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
+from shuffledp_core.transport.tls import server_credentials, server_options
+
+GRACE_SECONDS = 5.0
+"""How long calls under way may finish after a stop was asked for."""
+
+
+class Service:
+    """A gRPC server of one party. `register` gets the server; `names` are the full service names for reflection."""
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        roster: Roster,
+        rules: Rules,
+        names: Sequence[str],
+        register: Callable[[grpc.aio.Server], None],
+    ) -> None:
+        self._config = config
+        self._log = structlog.get_logger()
+        self.server = grpc.aio.server(interceptors=[TypedErrors(roster, rules)], options=server_options())
+        register(self.server)
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
+        )
+        self._credentials = server_credentials(config.keys, roster.tls_authority)
+
+    async def start(self) -> int:
+        """Listens and reports healthy; the port. Raises `PortInUseError`."""
+        try:
+            port = self.server.add_secure_port(self._config.listen, self._credentials)
+        except RuntimeError as error:
+            raise PortInUseError(
+                f"cannot listen on {self._config.listen}: the port is in use or the address is not this machine's; "
+                "stop the other process or change `listen`"
+            ) from error
+        await self.server.start()
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        self._log.info("listening", name=self._config.name, address=self._config.listen)
+        return port
+
+    async def stop(self) -> None:
+        """No new calls; those under way get `GRACE_SECONDS`."""
+        await self._health.enter_graceful_shutdown()
+        await self.server.stop(GRACE_SECONDS)
+        self._log.info("stopped", name=self._config.name)
+
+
+async def run_until_signal(
+    service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()
+) -> None:
+    """Runs a service and its background tasks until SIGTERM or SIGINT, then stops in good order.
+
+    A background task that fails takes the process down: a half-working service is worse than none.
+    """
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await service.start()
+    tasks = [asyncio.ensure_future(task()) for task in background]
+    waiter = asyncio.ensure_future(stopped.wait())
+    try:
+        done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiter}:
+            task.result()
+    finally:
+        for task in (*tasks, waiter):
+            task.cancel()
+        for task in (*tasks, waiter):
+            with suppress(asyncio.CancelledError):
+                await task
+        await service.stop()

@@ -1,0 +1,62 @@
+"""Mutual TLS between parties. A certificate's common name is the party's name in the roster.
+
+Whoever is not in the roster connects as "client" (a device: its TLS certificate is one for all devices and names
+nobody) or as "operator" (the person who runs rounds).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.keys import read_file
+
+CLIENT: Final = "client"
+OPERATOR: Final = "operator"
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 4 * 2**20),
+    ("grpc.so_reuseport", 0),  # a taken port is an error, never a silently shared one
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+def server_options() -> list[tuple[str, int]]:
+    """Options of every gRPC server here."""
+    return [*_OPTIONS, ("grpc.http2.min_ping_interval_without_data_ms", 10_000)]
+
+
+def server_credentials(keys: Path, authority: str) -> grpc.ServerCredentials:
+    """TLS for a server that asks every caller for a certificate of the deployment's authority (PEM)."""
+    pair = (read_file(keys / "tls-key.pem", "TLS key"), read_file(keys / "tls.pem", "TLS certificate"))
+    return grpc.ssl_server_credentials([pair], root_certificates=authority.encode(), require_client_auth=True)
+
+
+def channel_to(party: Party, keys: Path, roster: Roster) -> grpc.aio.Channel:
+    """A channel to exactly this party: its certificate must carry its roster name, wherever it listens."""
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=roster.tls_authority.encode(),
+        private_key=read_file(keys / "tls-key.pem", "TLS key"),
+        certificate_chain=read_file(keys / "tls.pem", "TLS certificate"),
+    )
+    options = [*_OPTIONS, ("grpc.ssl_target_name_override", party.name)]
+    return grpc.aio.secure_channel(party.address, credentials, options=options)
+
+
+def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-arg]
+    """The common name in the caller's TLS certificate; empty when there is none."""
+    names = context.auth_context().get("x509_common_name", [])
+    return bytes(names[0]).decode("utf-8", "replace") if names else ""
+
+
+def role_of(name: str, roster: Roster) -> str:
+    """The role behind a TLS name: a roster party's role, or "client", "operator", or "" for a stranger."""
+    for party in roster.parties:
+        if party.name == name:
+            return party.role
+    return name if name in {CLIENT, OPERATOR} else ""
