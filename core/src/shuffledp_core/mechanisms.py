@@ -34,9 +34,7 @@ def _rational(name: str, value: Fraction, high: Fraction | None = None) -> None:
     if not isinstance(value, Fraction):
         raise TypeError(f"{name} must be a Fraction, not {value!r}")
     if value <= 0 or (high is not None and value > high):
-        raise ValueError(
-            f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}"
-        )
+        raise ValueError(f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}")
     if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
         raise ValueError(f"{name} must be a ratio of integers up to 2^63, not {value}")
 

@@ -62,9 +62,7 @@ class Roster(Document, frozen=True, kw_only=True):
         """The only party with that role (analyst or accountant)."""
         found = [party for party in self.parties if party.role == role]
         if len(found) != 1:
-            raise ForeignDocumentError(
-                f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}"
-            )
+            raise ForeignDocumentError(f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}")
         return found[0]
 
     def nodes(self) -> tuple[Party, ...]:

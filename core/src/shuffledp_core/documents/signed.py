@@ -29,9 +29,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
-            raise ValueError(
-                f"version {self.version} is not understood; this software speaks version {VERSION}"
-            )
+            raise ValueError(f"version {self.version} is not understood; this software speaks version {VERSION}")
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,9 +48,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def from_bytes(cls, data: bytes) -> Signed:
         """The frame only; nothing in it is believed before `verify`. Raises `MalformedDocumentError`."""
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise MalformedDocumentError(
-                f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}"
-            )
+            raise MalformedDocumentError(f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -121,9 +117,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
     if signed.label != model.label:  # 1
         raise ForeignDocumentError(f"expected a document of type {model.label!r}, got {signed.label!r}")
     if signed.signer != signer:  # 2
-        raise ForeignDocumentError(
-            f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}"
-        )
+        raise ForeignDocumentError(f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}")
     try:  # 3
         key = Ed25519PublicKey.from_public_bytes(public_key)
         key.verify(bytes.fromhex(signed.signature), _covered(signed.label, signed.body))

@@ -48,16 +48,12 @@ def check_submission(
             f"the credential is not one of population {population!r}: {error}; enrol again"
         ) from error
     if who.population != population:
-        raise UnknownCredentialError(
-            f"the credential is for population {who.population!r}, not {population!r}"
-        )
+        raise UnknownCredentialError(f"the credential is for population {who.population!r}, not {population!r}")
     name = credential_id(who)
     try:  # 2
         said = verify(claim, SubmissionClaim, name, bytes.fromhex(who.public_key))
     except (DocumentError, ValueError) as error:
-        raise InvalidSubmissionError(
-            f"the submission is not signed by its credential's key: {error}"
-        ) from error
+        raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
     if said.round_id != round_id:  # 3
         raise InvalidSubmissionError(f"the submission is for round {said.round_id}, not {round_id}")
     if said.credential != name or said.envelope_digest != digest(envelope):

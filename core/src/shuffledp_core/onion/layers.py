@@ -17,9 +17,7 @@ def binding(round_id: str, position: int) -> bytes:
     return f"shuffledp/v1/onion/{round_id}/{position}".encode()
 
 
-def seal_envelope(
-    geometry: Geometry, round_id: str, public_keys: Sequence[bytes], messages: Sequence[bytes]
-) -> bytes:
+def seal_envelope(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
     """One user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
 
     Args:
@@ -83,8 +81,6 @@ def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, p
     """
     width = geometry.record_bytes(position)
     if len(packed) % width:
-        raise BadBatchError(
-            f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn"
-        )
+        raise BadBatchError(f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn")
     open_ = suite_named(geometry.suite).opener(private_key, binding(round_id, position))
     return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])

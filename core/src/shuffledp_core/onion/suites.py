@@ -111,9 +111,7 @@ class Hpke:
         classical = x25519.X25519PublicKey.from_public_bytes(public_key[-32:])
         key: x25519.X25519PublicKey | hpke.MLKEM768X25519PublicKey = classical
         if self.hybrid:
-            key = hpke.MLKEM768X25519PublicKey(
-                mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical
-            )
+            key = hpke.MLKEM768X25519PublicKey(mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical)
         suite = self._suite()
         return lambda plaintext: suite.encrypt(plaintext, key, info=info)
 
@@ -122,9 +120,7 @@ class Hpke:
         classical = x25519.X25519PrivateKey.from_private_bytes(private_key[-32:])
         key: x25519.X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = classical
         if self.hybrid:
-            key = hpke.MLKEM768X25519PrivateKey(
-                mlkem.MLKEM768PrivateKey.from_seed_bytes(private_key[:-32]), classical
-            )
+            key = hpke.MLKEM768X25519PrivateKey(mlkem.MLKEM768PrivateKey.from_seed_bytes(private_key[:-32]), classical)
         suite = self._suite()
 
         def open_(layer: bytes) -> bytes:
@@ -140,9 +136,7 @@ class Hpke:
         return hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
 
 
-_DOES_NOT_OPEN: Final = (
-    "a layer does not open under this round's key: it is damaged, forged or meant for another round"
-)
+_DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is damaged, forged or meant for another round"
 
 _HYBRID: Final = Hpke(
     name="hpke-mlkem768-x25519",

@@ -28,9 +28,7 @@ class Offsets:
     def accept(self, offset: int, length: int) -> None:
         """Counts a chunk; raises `BadBatchError` when it does not continue the stream or overruns it."""
         if offset != self.received:
-            raise BadBatchError(
-                f"a chunk at offset {offset} arrived where {self.received} was next; send it all again"
-            )
+            raise BadBatchError(f"a chunk at offset {offset} arrived where {self.received} was next; send it all again")
         if self.received + length > self.total:
             raise BadBatchError(f"more than the announced {self.total} bytes arrived")
         self.received += length

@@ -28,7 +28,7 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] 
     (errors.ShuffleDPError, grpc.StatusCode.INVALID_ARGUMENT),
 )
 
-Context = grpc.aio.ServicerContext  # type: ignore[type-arg]
+Context = grpc.aio.ServicerContext[Any, Any]
 Rules = Mapping[str, frozenset[str]]
 """Full method name -> roles that may call it. A method without a rule is refused, but for health and reflection."""
 
@@ -70,9 +70,8 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     def _check(self, context: Context, method: str, roles: frozenset[str]) -> None:
         name = peer_name(context)
         if role_of(name, self._roster) not in roles:
-            raise errors.AccessDenied(
-                f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {', '.join(sorted(roles)) or 'nobody'}"
-            )
+            allowed = ", ".join(sorted(roles)) or "nobody"
+            raise errors.AccessDenied(f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}")
 
     def _guard_call(self, inner: Any, method: str, roles: frozenset[str]) -> Any:
         async def call(request: Any, context: Context) -> Any:

@@ -39,9 +39,7 @@ class Service:
         register(self.server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
-        reflection.enable_server_reflection(
-            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
-        )
+        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server)
         self._credentials = server_credentials(config.keys, roster.tls_authority)
 
     async def start(self) -> int:
@@ -65,9 +63,7 @@ class Service:
         self._log.info("stopped", name=self._config.name)
 
 
-async def run_until_signal(
-    service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()
-) -> None:
+async def run_until_signal(service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()) -> None:
     """Runs a service and its background tasks until SIGTERM or SIGINT, then stops in good order.
 
     A background task that fails takes the process down: a half-working service is worse than none.

@@ -50,8 +50,8 @@ def channel_to(party: Party, keys: Path, roster: Roster) -> grpc.aio.Channel:
 
 def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-arg]
     """The common name in the caller's TLS certificate; empty when there is none."""
-    names = context.auth_context().get("x509_common_name", [])
-    return bytes(names[0]).decode("utf-8", "replace") if names else ""
+    names = list(context.auth_context().get("x509_common_name", []))
+    return names[0].decode("utf-8", "replace") if names else ""
 
 
 def role_of(name: str, roster: Roster) -> str:

@@ -1,0 +1,112 @@
+"""ε from δ: the rigorous side of a falling δ(ε) curve.
+
+A certified ε is a point where the UPPER bound of δ was seen to be small enough, an attained ε one where the
+LOWER bound was seen to be large enough. Because the true curve falls, both are sound whatever rounding or
+grid the bounds use; the search only decides how tight they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from shuffledp_core.errors import CannotCertify, UsageError
+
+Curve = Callable[[float], float]
+
+TOLERANCE = 1e-6
+"""Relative width of the final bracket, in ε: below what anybody prints."""
+
+MAX_STEPS = 200
+"""At least every eighth step halves the bracket; in practice 10 to 15 steps are enough."""
+
+
+def check_delta(delta: float) -> None:
+    """δ in [1e-12, 1): below it floating point cannot bracket the truth.
+
+    Raises:
+        UsageError: outside the range, or not a number.
+    """
+    if not 1e-12 <= delta < 1.0:
+        raise UsageError(f"delta must be from 1e-12 to below 1, not {delta}")
+
+
+def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
+    """Smallest ε found in [0, ceiling] with upper(ε) <= delta. Nats; never below the truth.
+
+    Args:
+        upper: an upper bound of δ at each ε >= 0.
+        delta: target, 1e-12 <= δ < 1.
+        ceiling: an ε known to hold at δ = 0 (the local ε0), or `math.inf`: then the bracket is doubled from 1.
+
+    Raises:
+        UsageError: δ out of range.
+        CannotCertify: no ε up to 1e4 is enough.
+    """
+    check_delta(delta)
+    if upper(0.0) <= delta:
+        return 0.0
+    bad, good = 0.0, ceiling
+    if math.isinf(ceiling):
+        good = 1.0
+        while upper(good) > delta:
+            bad, good = good, 2 * good
+            if good > 1e4:
+                raise CannotCertify(f"no epsilon up to {good / 2:g} reaches delta {delta:g}")
+    return _narrow(upper, delta, bad, good)[1]
+
+
+def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
+    """Largest ε found in [0, ceiling] with lower(ε) >= delta; 0 if there is none. Nats; never above the truth.
+
+    Args:
+        lower: a lower bound of δ at each ε >= 0, exact on a concrete dataset.
+        delta: target, 1e-12 <= δ < 1.
+        ceiling: an ε beyond which nothing is claimed (the local ε0), or `math.inf`.
+
+    Raises:
+        UsageError: δ out of range.
+    """
+    check_delta(delta)
+    if lower(0.0) < delta:
+        return 0.0
+    good, bad = 0.0, ceiling
+    if math.isinf(ceiling):
+        bad = 1.0
+        while lower(bad) >= delta and bad < 1e4:
+            good, bad = bad, 2 * bad
+    return _narrow(lower, delta, good, bad)[0]
+
+
+def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[float, float]:
+    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) at every probed end.
+
+    Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both ends move
+    in. Until the right end is near, and whenever eight steps were not enough, the bracket is cut instead.
+    """
+    goal = math.log(delta)
+    high, low, last = _log(curve(left)) - goal, -math.inf, 0
+    for step in range(MAX_STEPS):
+        if right - left <= TOLERANCE * right:
+            break
+        edge = 0.45 * TOLERANCE * right
+        if low < -4 * abs(goal) - 10:
+            middle = left + (right - left) * (0.5 if step % 4 == 3 else 0.1)
+        elif step % 8 == 7:
+            middle = left + (right - left) / 2
+        else:
+            middle = min(max(left + (right - left) * high / (high - low), left + edge), right - edge)
+        value = curve(middle)
+        side = 1 if value > delta else -1
+        if side > 0:
+            left, high = middle, _log(value) - goal
+            low = low / 2 if last > 0 else low
+        else:
+            right, low = middle, _log(value) - goal
+            high = high / 2 if last < 0 else high
+        last = side
+    return left, right
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0.0 else -math.inf
