@@ -1,0 +1,233 @@
+"""A whole deployment as processes on this machine: keys, configs, broker, accountant, nodes, analyst.
+
+Every process is the one that is deployed for real, started by its own command line; only the addresses are local.
+Nothing outlives the `LocalSystem`: each process leads its own process group, which is stopped (then killed) on the
+way out, and the kernel stops it when this process dies without a way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.errors import ConfigError, UnreachableError
+from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+
+START_SECONDS: Final = 60.0
+"""How long a process may take until it reports healthy; a healthy machine needs about one."""
+
+STOP_SECONDS: Final = 10.0
+"""How long a process may take to stop before it is killed; above the services' own grace period."""
+
+_POPULATION: Final = "demo"
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The privacy budget that the local accountant keeps for the population."""
+
+    epsilon: float
+    delta: float
+
+
+class LocalProcess:
+    """One process of the system, with its log in a file."""
+
+    def __init__(self, name: str, command: list[str], log: Path) -> None:
+        self.name = name
+        self.command = command
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it (again); the log is appended to."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command lines
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                # One system call through a handle loaded beforehand: safe after a fork of a threaded process.
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id; `ValueError` when it was never started."""
+        if self._process is None:
+            raise ValueError(f"{self.name} is not started")
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL to the process alone, as a crash would; its group is cleared by `stop`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """A signal to the process and all of its children."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, then kills what is left of its group."""
+        if self._process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.signal_group(signal.SIGKILL)
+        self._process.wait()
+
+    def last_words(self) -> str:
+        """The last line of its log, for error messages."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1] if lines else "it left no log"
+
+
+class LocalSystem:
+    """All processes of one deployment. Use as an async context manager; `folder` must be new or empty."""
+
+    def __init__(self, folder: Path, *, nodes: int, budget: Budget, broker: bool = True) -> None:
+        names = [f"node-{number}" for number in range(1, nodes + 1)]
+        ports = free_ports(nodes + 3)
+        addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip([*names, ANALYST, ACCOUNTANT], ports, strict=False)
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.route = tuple(names)
+        self.broker = BrokerConfig(host="127.0.0.1", port=ports[-1]) if broker else None
+        self.deployment: Deployment = create_deployment(folder / "keys", addresses, population=_POPULATION)
+        self.population = _POPULATION
+        self.processes: dict[str, LocalProcess] = {}
+        if self.broker is not None:
+            self._add("broker", [sys.executable, "-m", "shuffledp_sim.broker", str(self.broker.port)])
+        for name, extra in {
+            ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = {budget.delta!r}\n",
+            **dict.fromkeys(names, ""),
+            ANALYST: "",
+        }.items():
+            config = self._write_config(name, extra)
+            role = self.deployment.roster.party(name).role
+            module = {"node": "shuffledp_shuffler"}.get(role, f"shuffledp_{role}")
+            self._add(name, [sys.executable, "-m", f"{module}.cli", "--config", str(config)])
+
+    def _add(self, name: str, command: list[str]) -> None:
+        self.processes[name] = LocalProcess(name, command, self.folder / f"{name}.log")
+
+    def _write_config(self, name: str, extra: str) -> Path:
+        party = self.deployment.roster.party(name)
+        lines = [
+            f'name = "{name}"',
+            f'keys = "keys/{name}"',
+            'roster = "keys/roster.json"',
+            f'root_key = "{self.deployment.root_key}"',
+            f'listen = "{party.address}"',
+            f'state = "state/{name}"',
+        ]
+        if self.broker is not None and name != ACCOUNTANT:
+            lines += ["[broker]", f'host = "{self.broker.host}"', f"port = {self.broker.port}"]
+        path = self.folder / f"{name}.toml"
+        path.write_text("\n".join(lines) + "\n" + extra)
+        return path
+
+    async def __aenter__(self) -> Self:
+        try:
+            for process in self.processes.values():
+                process.start()
+            await asyncio.gather(*(self.until_healthy(name) for name in self.processes))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops everything: SIGTERM to all, then SIGKILL to what is left. Safe to call twice."""
+        for process in self.processes.values():
+            process.signal_group(signal.SIGTERM)
+        for process in self.processes.values():
+            process.wait(STOP_SECONDS)
+
+    def check_alive(self) -> None:
+        """Raises `UnreachableError` naming the first process that has ended."""
+        for process in self.processes.values():
+            if not process.alive:
+                raise UnreachableError(f"the process {process.name} has ended: {process.last_words()}")
+
+    async def until_healthy(self, name: str) -> None:
+        """Waits until a process serves; `ConfigError` with its last words when it ends before."""
+        probe = self._broker_answers if name == "broker" else self._service_answers
+        async with asyncio.timeout(START_SECONDS):
+            while not await probe(name):
+                if not self.processes[name].alive:
+                    raise ConfigError(f"{name} did not start: {self.processes[name].last_words()}")
+                await asyncio.sleep(0.05)
+
+    async def _broker_answers(self, name: str) -> bool:
+        if self.broker is None:
+            raise ValueError(f"there is no {name} here")
+        try:
+            _, writer = await asyncio.open_connection(self.broker.host, self.broker.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def _service_answers(self, name: str) -> bool:
+        roster = self.deployment.roster
+        async with channel_to(roster.party(name), self.deployment.keys_of(OPERATOR), roster) as channel:
+            check = channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
+            try:
+                await check(health_pb2.HealthCheckRequest(), timeout=5.0)
+            except grpc.aio.AioRpcError:
+                return False
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now (all different; another program may still take one before it is used)."""
+    with contextlib.ExitStack() as stack:
+        sockets: Iterable[socket.socket] = [stack.enter_context(socket.socket()) for _ in range(count)]
+        ports = []
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+            ports.append(one.getsockname()[1])
+        return ports
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
