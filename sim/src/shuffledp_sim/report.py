@@ -1,0 +1,158 @@
+"""What a demo round shows: one JSON object, one table, one picture, and the signed documents as files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp_core.documents.models import Certificate, Estimate
+from shuffledp_core.documents.signed import Signed
+
+
+@dataclass(frozen=True)
+class DemoReport:
+    """The outcome of one simulated round.
+
+    `truth` has the shape of `estimate.values`: the sum, or the histogram, over the users whose report was accepted.
+    `seconds` is by stage, in the order of the round.
+    """
+
+    round_id: str
+    users: int
+    accepted: int
+    messages: int
+    capped: int
+    estimate: Estimate
+    truth: NDArray[np.int64]
+    plan: Certificate
+    final: Certificate
+    suite: str
+    seconds: dict[str, float]
+    documents: dict[str, Signed] = field(repr=False)
+
+    @property
+    def is_sum(self) -> bool:
+        """A sum (one number) rather than a histogram."""
+        return len(self.estimate.values) == 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
+
+        def shape(values: tuple[float, ...] | list[int]) -> Any:
+            return values[0] if self.is_sum else list(values)
+
+        return {
+            "round": self.round_id,
+            "mechanism": self.final.mechanism.kind,
+            "suite": self.suite,
+            "users": self.users,
+            "accepted": self.accepted,
+            "estimate": shape(self.estimate.values),
+            "standard_error": shape(self.estimate.standard_errors),
+            "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
+            "true_value": shape(self.truth.tolist()),
+            "epsilon": self.final.epsilon.certified,
+            "epsilon_attained": self.final.epsilon.attained,
+            "delta": self.final.delta,
+            "adjacency": self.final.adjacency.value,
+            "max_distance": self.final.max_distance,
+            "epsilon_corrupted": self.final.corrupted.epsilon,
+            "honest": self.final.honest,
+            "messages": self.messages,
+            "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
+        }
+
+
+def write_files(report: DemoReport, folder: Path) -> None:
+    """The signed documents, the report as JSON and the picture, into `folder` (made when absent)."""
+    from shuffledp_sim.picture import draw_report
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, signed in report.documents.items():
+        (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
+    (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+    draw_report(report, folder / "plot.png")
+
+
+def print_report(report: DemoReport, console: Console, folder: Path) -> None:
+    """The answer, the guarantee and the time of each stage, for people."""
+    console.print(_answer_table(report))
+    console.print(_guarantee_table(report))
+    console.print(_seconds_table(report))
+    console.print(f"Signed certificate, manifest, result and plot: [bold]{folder}[/bold]")
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+
+
+def _answer_table(report: DemoReport) -> Table:
+    estimate = report.estimate
+    if report.is_sum:
+        table = _table(f"The answer: sum over {report.accepted:,} users")
+        error = estimate.values[0] - float(report.truth[0])
+        table.add_row("estimate", f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)")
+        table.add_row("95 % interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
+        if estimate.mean is not None and estimate.mean_standard_error is not None:
+            table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
+        table.add_row("true value [dim](simulation only)[/dim]", f"{int(report.truth[0]):,}")
+        table.add_row("actual error", f"{error:+,.1f} = {error / estimate.standard_errors[0]:+.2f} standard errors")
+    else:
+        table = _table(f"The answer: histogram over {report.accepted:,} users")
+        table.show_header = True
+        for heading in ("value", "estimate", "± s.e.", "true [dim](simulation only)[/dim]", "error"):
+            table.add_column(heading, justify="right")
+        for symbol, (value, error, true) in enumerate(
+            zip(estimate.values, estimate.standard_errors, report.truth.tolist(), strict=True)
+        ):
+            table.add_row(str(symbol), f"{value:,.1f}", f"{error:,.1f}", f"{true:,}", f"{value - true:+,.1f}")
+    if report.capped:
+        table.caption = f"{report.capped} values above the largest were capped"
+    return table
+
+
+def _guarantee_table(report: DemoReport) -> Table:
+    final = report.final
+    per_unit = " per unit of distance" if final.adjacency == "metric" else ""
+    table = _table("The guarantee, signed by the accountant")
+    table.add_row("mechanism", f"{final.mechanism.kind}, {describe_parameters(final)}")
+    table.add_row(
+        "ε certified", f"{show(final.epsilon.certified)}{per_unit}  (attained: {show(final.epsilon.attained)})"
+    )
+    table.add_row("δ", f"{final.delta:g}")
+    table.add_row("neighbours", f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}")
+    table.add_row("holds while", f"one of {final.nodes} nodes and {final.honest:,} of {final.users:,} users are honest")
+    table.add_row(
+        "ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})"
+    )
+    table.add_row(
+        "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}"
+    )
+    return table
+
+
+def _seconds_table(report: DemoReport) -> Table:
+    table = _table("Seconds by stage")
+    table.show_header = False
+    for stage, value in report.seconds.items():
+        table.add_row(stage, f"{value:8.2f}")
+    return table
+
+
+def describe_parameters(certificate: Certificate) -> str:
+    """The mechanism's parameters in one line, names as in the spec."""
+    spec = certificate.mechanism
+    return ", ".join(f"{name} = {getattr(spec, name)}" for name in spec.__struct_fields__)
+
+
+def show(value: float | None) -> str:
+    """A bound for people; None is "no finite bound"."""
+    return "no finite bound" if value is None else f"{value:.4g}"
