@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shuffledp_sim.report import DemoReport, show
+from shuffledp_sim.report import RoundReport, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _TRUTH: Final = "#e07a1f"
 _QUIET: Final = "#8a8f98"
 
 
-def draw_report(report: DemoReport, file: Path) -> None:
+def draw_report(report: RoundReport, file: Path) -> None:
     """Writes the picture as PNG."""
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     answer, time = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -36,7 +36,7 @@ def draw_report(report: DemoReport, file: Path) -> None:
     figure.savefig(file)
 
 
-def _draw_sum(report: DemoReport, axes: Axes) -> None:
+def _draw_sum(report: RoundReport, axes: Axes) -> None:
     """The law of the estimate around the truth would be hidden in reality; here both are shown."""
     estimate = report.estimate
     centre, error = estimate.values[0], estimate.standard_errors[0]
@@ -52,7 +52,7 @@ def _draw_sum(report: DemoReport, axes: Axes) -> None:
     _quiet(axes)
 
 
-def _draw_histogram(report: DemoReport, axes: Axes) -> None:
+def _draw_histogram(report: RoundReport, axes: Axes) -> None:
     estimate = report.estimate
     values = np.asarray(estimate.values)
     spread = np.abs(np.vstack([values - np.asarray(estimate.lows), np.asarray(estimate.highs) - values]))
@@ -75,7 +75,7 @@ def _draw_histogram(report: DemoReport, axes: Axes) -> None:
     _quiet(axes)
 
 
-def _draw_seconds(report: DemoReport, axes: Axes) -> None:
+def _draw_seconds(report: RoundReport, axes: Axes) -> None:
     stages = {stage: value for stage, value in report.seconds.items() if stage != "total"}
     names = list(stages)[::-1]
     bars = axes.barh(names, [stages[name] for name in names], color=_QUIET, alpha=0.75)

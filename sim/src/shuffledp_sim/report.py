@@ -18,7 +18,7 @@ from shuffledp_core.documents.signed import Signed
 
 
 @dataclass(frozen=True)
-class DemoReport:
+class RoundReport:
     """The outcome of one simulated round.
 
     `truth` has the shape of `estimate.values`: the sum, or the histogram, over the users whose report was accepted.
@@ -32,7 +32,6 @@ class DemoReport:
     capped: int
     estimate: Estimate
     truth: NDArray[np.int64]
-    plan: Certificate
     final: Certificate
     suite: str
     seconds: dict[str, float]
@@ -71,18 +70,20 @@ class DemoReport:
         }
 
 
-def write_files(report: DemoReport, folder: Path) -> None:
-    """The signed documents, the report as JSON and the picture, into `folder` (made when absent)."""
+def write_files(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
+    """The signed documents, what verifies them, the report as JSON and the picture, into `folder`."""
     from shuffledp_sim.picture import draw_report
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
+    for name, data in keys.items():
+        (folder / name).write_bytes(data)
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     draw_report(report, folder / "plot.png")
 
 
-def print_report(report: DemoReport, console: Console, folder: Path) -> None:
+def print_report(report: RoundReport, console: Console, folder: Path) -> None:
     """The answer, the guarantee and the time of each stage, for people."""
     console.print(_answer_table(report))
     console.print(_guarantee_table(report))
@@ -94,7 +95,7 @@ def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
 
 
-def _answer_table(report: DemoReport) -> Table:
+def _answer_table(report: RoundReport) -> Table:
     estimate = report.estimate
     if report.is_sum:
         table = _table(f"The answer: sum over {report.accepted:,} users")
@@ -119,7 +120,7 @@ def _answer_table(report: DemoReport) -> Table:
     return table
 
 
-def _guarantee_table(report: DemoReport) -> Table:
+def _guarantee_table(report: RoundReport) -> Table:
     final = report.final
     per_unit = " per unit of distance" if final.adjacency == "metric" else ""
     table = _table("The guarantee, signed by the accountant")
@@ -139,7 +140,7 @@ def _guarantee_table(report: DemoReport) -> Table:
     return table
 
 
-def _seconds_table(report: DemoReport) -> Table:
+def _seconds_table(report: RoundReport) -> Table:
     table = _table("Seconds by stage")
     table.show_header = False
     for stage, value in report.seconds.items():

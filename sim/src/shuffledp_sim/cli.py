@@ -1,0 +1,119 @@
+"""The `shuffledp` command. Each command's code is imported when it runs, so that all of them start fast."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+
+app = typer.Typer(
+    name="shuffledp",
+    help="An end-to-end system for the shuffle model of differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+
+
+class OutputFormat(StrEnum):
+    """How a command prints its answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class MechanismName(StrEnum):
+    """The mechanisms of `shuffledp_core.mechanisms.MECHANISMS`; a test holds the two together."""
+
+    KRR_HISTOGRAM = KRRHistogram.kind
+    RR_SHUFFLE = RRShuffle.kind
+    GEO_SHUFFLE = GeoShuffle.kind
+    SGDL_SHUFFLE = SGDLShuffle.kind
+
+
+@app.command()
+def demo(
+    *,
+    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    mechanism: Annotated[MechanismName, typer.Option(help="How users randomise.")] = MechanismName.GEO_SHUFFLE,
+    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
+    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
+    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
+    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    data: Annotated[
+        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
+    max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
+    out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
+    output: Annotated[
+        OutputFormat, typer.Option("--format", help="text for people, json for programs.")
+    ] = OutputFormat.TEXT,
+) -> None:
+    """Runs a whole round on this machine: real processes, real onions, simulated users."""
+    from shuffledp_sim.demo import DemoOptions, run_demo_command
+
+    options = DemoOptions(
+        users=users,
+        mechanism=mechanism.value,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        max_distance=max_distance,
+        nodes=nodes,
+        suite=suite,
+        data=data,
+        column=column,
+        max_value=max_value,
+        out=out,
+    )
+    run_demo_command(options, as_json=output is OutputFormat.JSON)
+
+
+@keys_app.command("init")
+def keys_init(
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    *,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
+    host: Annotated[str, typer.Option(help="Host of every address.")] = "127.0.0.1",
+    first_port: Annotated[int, typer.Option(min=1, max=65000, help="node-1's port; the others follow.")] = 7001,
+    population: Annotated[str, typer.Option(help="Name of the population.")] = "demo",
+    client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
+) -> None:
+    """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
+    from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment, write_client
+
+    names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
+    addresses = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
+    deployment = create_deployment(folder, addresses, population=population)
+    for name in client or []:
+        write_client(folder / "clients" / name, deployment, population)
+    typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
+    typer.echo(deployment.root_key)
+
+
+def main() -> None:
+    """Entry point: the only place that catches our errors; one line on standard error, and the exit code."""
+    try:
+        app()
+    except ShuffleDPError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""One round on a running local system, from values to a verified answer: what demo, load tests and attacks share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core import errors
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundPlan
+from shuffledp_core.documents.signed import Signed, from_json, to_json
+from shuffledp_core.keys import verify_from
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
+from shuffledp_sim.fleet import Fleet
+from shuffledp_sim.pki import ACCOUNTANT, ANALYST
+from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.progress import Stages
+from shuffledp_sim.report import RoundReport
+
+WATCH_SECONDS: Final = 0.2
+"""How often the local processes are looked at."""
+
+
+class StageClock:
+    """Seconds by stage, in the order in which the stages end."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times the block."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.perf_counter() - began
+
+    def total(self) -> None:
+        """Adds the time since the clock was made."""
+        self.seconds["total"] = time.perf_counter() - self._began
+
+
+@dataclass(frozen=True)
+class OpenedRound:
+    """A round that accepts submissions."""
+
+    round_id: str
+    announcement: Announcement
+
+
+@asynccontextmanager
+async def control_of(system: LocalSystem) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
+    """The operator's line to the analyst."""
+    roster = system.deployment.roster
+    async with channel_to(roster.the(ANALYST), system.deployment.keys_of(OPERATOR), roster) as channel:
+        yield analyst_pb2_grpc.RoundControlStub(channel)
+
+
+async def open_round(control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan) -> OpenedRound:
+    """Certificate, keys, manifest and announcement of a new round; the analyst's typed error otherwise."""
+    async with translated(ANALYST):
+        opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan)))
+    return OpenedRound(opened.round_id, from_json(opened.announcement, Announcement))
+
+
+async def run_round(
+    system: LocalSystem,
+    plan: RoundPlan,
+    values: NDArray[np.int64],
+    stages: Stages,
+    clock: StageClock,
+    *,
+    capped: int = 0,
+) -> RoundReport:
+    """Opens a round, plays one user per value, and waits for the verified result.
+
+    Args:
+        system: running processes.
+        plan: what to ask.
+        values: shape (users,), int64, inside the plan's domain.
+        stages: where progress is shown.
+        clock: filled by stage.
+        capped: shown in the report.
+
+    Raises:
+        ShuffleDPError: whatever ended the round; the round is aborted then.
+    """
+    async with control_of(system) as control:
+        with clock.stage("open"):
+            opened = await open_round(control, plan)
+        fleet = Fleet(system, opened.round_id, values, stages, clock.seconds)
+        try:
+            signed = await _until_ended(system, control, opened.round_id, fleet, stages, clock)
+        except BaseException as error:
+            await _abort(control, opened.round_id, str(error) or type(error).__name__)
+            raise
+    result = read_result(system, signed)
+    with clock.stage("verify"):
+        await fleet.verify(signed)
+    clock.total()
+    return _report(system, opened, signed, result, values, clock, capped)
+
+
+async def _until_ended(
+    system: LocalSystem,
+    control: analyst_pb2_grpc.RoundControlAsyncStub,
+    round_id: str,
+    fleet: Fleet,
+    stages: Stages,
+    clock: StageClock,
+) -> Signed:
+    """The signed result; the first failure of follower, fleet or a process otherwise."""
+    follower = asyncio.ensure_future(_follow(control, round_id, stages, clock))
+    others = [asyncio.ensure_future(fleet.submit()), asyncio.ensure_future(_watch(system))]
+    try:
+        while not follower.done():
+            waiting = [task for task in (follower, *others) if not task.done()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for other in others:
+                if other.done():
+                    other.result()
+        return follower.result()
+    finally:
+        for task in (follower, *others):
+            task.cancel()
+        await asyncio.gather(follower, *others, return_exceptions=True)
+
+
+async def _follow(
+    control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, stages: Stages, clock: StageClock
+) -> Signed:
+    async with translated(ANALYST):
+        async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            if event.stage == "ended":
+                return Signed.from_bytes(event.result)
+            label = f"{event.node} {event.stage}".strip()
+            if event.stage != "accepting":
+                stages.update(label, event.done, event.total)
+                if event.seconds:
+                    clock.seconds[label] = event.seconds
+    raise errors.UnreachableError("the analyst stopped reporting before the round had ended")
+
+
+async def _watch(system: LocalSystem) -> None:
+    while True:
+        system.check_alive()
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _abort(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
+    """Tells the analyst to give the round up, if it still can hear that."""
+    try:
+        async with translated(ANALYST):
+            await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0)
+    except errors.ShuffleDPError:
+        return  # the analyst is gone or has ended the round itself: the caller's error says what happened
+
+
+def read_result(system: LocalSystem, signed: Signed) -> Result:
+    """The verified result of a round that succeeded; the error that ended the round otherwise."""
+    result = verify_from(system.deployment.roster.the(ANALYST), signed, Result)
+    if result.outcome != "published":
+        raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
+    return result
+
+
+def count_truth(mechanism: Mechanism, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What a trusted party would answer: the histogram, shape (k,), or the sum, shape (1,)."""
+    if isinstance(mechanism, KRRHistogram):
+        return np.bincount(values, minlength=mechanism.symbols).astype(np.int64)
+    return np.array([values.sum()], dtype=np.int64)
+
+
+def _report(
+    system: LocalSystem,
+    opened: OpenedRound,
+    signed: Signed,
+    result: Result,
+    values: NDArray[np.int64],
+    clock: StageClock,
+    capped: int,
+) -> RoundReport:
+    if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
+        raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
+    accountant = system.deployment.roster.the(ACCOUNTANT)
+    plan = verify_from(accountant, result.plan_certificate, Certificate)
+    manifest = from_json(opened.announcement.manifest.body, Manifest)
+    return RoundReport(
+        round_id=opened.round_id,
+        users=len(values),
+        accepted=result.accepted,
+        messages=result.messages,
+        capped=capped,
+        estimate=result.estimate,
+        truth=count_truth(plan.mechanism, values),
+        final=verify_from(accountant, result.final_certificate, Certificate),
+        suite=manifest.geometry.suite,
+        seconds=clock.seconds,
+        documents={
+            "certificate": result.final_certificate,
+            "plan-certificate": result.plan_certificate,
+            "manifest": opened.announcement.manifest,
+            "result": signed,
+        },
+    )
