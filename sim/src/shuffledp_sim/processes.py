@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -110,9 +110,25 @@ class LocalProcess:
 
 
 class LocalSystem:
-    """All processes of one deployment. Use as an async context manager; `folder` must be new or empty."""
+    """All processes of one deployment. Use as an async context manager; `folder` must be new or empty.
 
-    def __init__(self, folder: Path, *, nodes: int, budget: Budget, broker: bool = True) -> None:
+    Args:
+        folder: keys, configs, state and logs.
+        nodes: number of mix nodes, "node-1".. in the order of the route.
+        budget: of the one population, "demo".
+        broker: whether to run one.
+        settings: further configuration by role ("node", "analyst", "accountant"), seconds and the like.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int,
+        budget: Budget,
+        broker: bool = True,
+        settings: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         ports = free_ports(nodes + 3)
         addresses = {
@@ -120,6 +136,7 @@ class LocalSystem:
         }
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._settings = settings or {}
         self.route = tuple(names)
         self.broker = BrokerConfig(host="127.0.0.1", port=ports[-1]) if broker else None
         self.deployment: Deployment = create_deployment(folder / "keys", addresses, population=_POPULATION)
@@ -149,6 +166,7 @@ class LocalSystem:
             f'root_key = "{self.deployment.root_key}"',
             f'listen = "{party.address}"',
             f'state = "state/{name}"',
+            *(f"{key} = {value!r}" for key, value in self._settings.get(party.role, {}).items()),
         ]
         if self.broker is not None and name != ACCOUNTANT:
             lines += ["[broker]", f'host = "{self.broker.host}"', f"port = {self.broker.port}"]

@@ -20,15 +20,28 @@ from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shuffledp_accountant.numerics.bounds import (
+    Bounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_accountant.numerics.loss_distribution import (
+    SMALLEST_DELTA,
+    STEPS,
+    Composed,
+    Repeated,
+    compose_curves,
+)
+from shuffledp_accountant.numerics.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 
-from shuffledp_accountant.numerics.bounds import Bounds, Setting, certified_curve, epsilon_bounds
-from shuffledp_accountant.numerics.loss_distribution import Composed, Repeated, compose_curves
-from shuffledp_accountant.numerics.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
-
-COVER_TOLERANCE = 0.005
+COVER_TOLERANCE = 0.01
 """Relative slack at which the search over distances stops refining its cover."""
 
 LARGEST_TIMES = 10**6
@@ -94,71 +107,103 @@ def _curve(item: Round, low: int, high: int) -> Curve:
     return subsampled_curve(curve, item.rate)
 
 
-def _composed(rounds: Sequence[Round], low: int, high: int, delta: float) -> Composed:
-    return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta)
+def _composed(rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS) -> Composed:
+    return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta, steps)
 
 
 def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     if not rounds:
         raise UsageError("composition needs at least one round")
+    for r in rounds:
+        if not _composable(r.spec):
+            raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
     kinds = {r.setting.adjacency for r in rounds}
     if len(kinds) > 1:
         raise UsageError("all rounds that are composed must have the same adjacency")
     return kinds.pop()
 
 
-def _split(low: int, high: int) -> list[tuple[int, int]]:
-    middle = (low + high) // 2
-    return [(low, middle), (middle + 1, high)]
-
-
 def _worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
     """An upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
 
-    `ceiling(low, high)` bounds v on all of low..high. Intervals are refined, the worst first, until the
-    worst one is a single distance or no more than `COVER_TOLERANCE` above what its own end shows.
+    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
+    one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.
     """
-    intervals, low = [], 1
+    heap: list[tuple[float, int, int]] = []
+    low = 1
     while low <= d_max:
-        intervals.append((low, min(2 * low - 1, d_max)))
-        low *= 2
-    heap = [(-ceiling(a, b), a, b) for a, b in intervals]
-    heapq.heapify(heap)
+        high = min(2 * low - 1, d_max)
+        heapq.heappush(heap, (-ceiling(low, high), low, high))
+        low = high + 1
     while True:
-        worst, a, b = heap[0]
-        if math.isinf(worst) or b <= a * (1 + COVER_TOLERANCE):
+        worst, low, high = heap[0]
+        if high <= low * (1 + COVER_TOLERANCE):
             return -worst
-        heapq.heappop(heap)
-        for c, d in _split(a, b):
-            heapq.heappush(heap, (-ceiling(c, d), c, d))
+        middle = (low + high) // 2
+        heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))
+        heapq.heappush(heap, (-ceiling(middle + 1, high), middle + 1, high))
 
 
-def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float) -> float:
+def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int) -> float:
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
-        return _composed(rounds, 1, d_max, delta).epsilon(delta)
-    return _worst_over_distances(lambda a, b: _composed(rounds, a, b, delta).epsilon(delta) / a, d_max)
+        return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+    return _worst_over_distances(lambda a, b: _composed(rounds, a, b, delta, steps).epsilon(delta) / a, d_max)
+
+
+def _pure(item: Round) -> float:
+    """The ε one round keeps at δ = 0, from its own analysis or from the local view; `math.inf` for none."""
+    found = math.inf
+    for question in (epsilon_bounds, corrupted_bounds):
+        try:
+            answer = question(item.spec, item.setting, 0.0)
+        except (CannotCertify, UsageError):
+            continue
+        if isinstance(answer, Bounds):
+            found = min(found, answer.certified)
+        elif answer.delta == 0:
+            found = min(found, answer.epsilon)
+    # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
+    return found if item.setting.adjacency is Adjacency.METRIC else subsampled_epsilon(found, item.rate)
+
+
+def _composable(spec: object) -> bool:
+    return certified_curve.dispatch(type(spec)) is not certified_curve.dispatch(object)
 
 
 def _by_addition(rounds: Sequence[Round]) -> float:
     """Sum of the rounds' pure ε (proposition C6), `math.inf` where a round has none."""
-    total = 0.0
-    for r in rounds:
-        try:
-            pure = epsilon_bounds(r.spec, r.setting, 0.0).certified
-        except (CannotCertify, UsageError):
-            return math.inf
-        if r.setting.adjacency is Adjacency.STANDARD:
-            pure = subsampled_epsilon(pure, r.rate)
-        total += r.times * pure
-    return total * (1 + 1e-15 * (len(rounds) + 1))
+    return sum(r.times * _pure(r) for r in rounds) * (1 + 2.0**-50 * (len(rounds) + 2))
 
 
-def _single(rounds: Sequence[Round], delta: float) -> float:
-    """The round's own analysis, where there is just one."""
-    if len(rounds) > 1 or rounds[0].times > 1 or rounds[0].rate != 1:
-        return math.inf
-    return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
+def _is_single(rounds: Sequence[Round]) -> bool:
+    return len(rounds) == 1 and rounds[0].times == 1 and rounds[0].rate == 1
+
+
+def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[str, ...]:
+    basis = [name]
+    if any(r.rate < 1 for r in rounds):
+        basis.append("C5: fixed-size subsampling")
+    if adjacency is Adjacency.METRIC:
+        basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
+    return tuple(basis)
+
+
+def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tuple[float, tuple[str, ...]]:
+    adjacency = _adjacency(rounds)
+    if not 0 <= delta <= 1:
+        raise UsageError(f"delta must be from 0 to 1, not {delta}")
+    added, convolved = _by_addition(rounds), math.inf
+    reason = "the tails of the rounds already exceed delta; ask for a larger delta"
+    try:
+        convolved = _by_distribution(rounds, adjacency, delta, steps)
+    except CannotCertify as refusal:
+        reason = str(refusal)
+    best = min(added, convolved)
+    if math.isinf(best):
+        raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
+    name = "C6: pure guarantees added" if best == added else "C1-C4: privacy loss distributions convolved"
+    return best, _basis(name, adjacency, rounds)
 
 
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
@@ -176,32 +221,44 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
         UsageError: for no rounds, mixed adjacency, or δ outside [0, 1].
         CannotCertify: where no bound is finite, with the reason.
     """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
+    best, basis = _certified(rounds, delta)
+    attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
+    return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
+
+
+def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> float:
+    """The certified ε of all rounds together at δ; arguments, unit and errors as in `compose_bounds`.
+
+    Fewer `steps` are faster and looser, never unsound (`loss_distribution.compose_curves`).
+    """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
+    return _certified(rounds, delta, steps)[0]
+
+
+def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
+    """The certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
+
+    Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
+
+    Raises:
+        UsageError: for no rounds, mixed adjacency, or a negative ε.
+    """
     adjacency = _adjacency(rounds)
-    if not 0 <= delta <= 1:
-        raise UsageError(f"delta must be from 0 to 1, not {delta}")
-    single, added = _single(rounds, delta), _by_addition(rounds)
-    reason = "the distributions' tails already exceed delta; ask for a larger delta"
-    convolved = math.inf
-    if math.isinf(single):
-        try:
-            convolved = _by_distribution(rounds, adjacency, delta)
-        except CannotCertify as refusal:
-            reason = str(refusal)
-    best = min(single, added, convolved)
-    if math.isinf(best):
-        raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
-    attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1]
-    return Bounds(best, min(best, max(attained, default=0.0)), None, _basis(best, added, single, adjacency, rounds))
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    if _is_single(rounds):
+        return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
+    d_max = largest_distance(rounds)
 
+    def resolved_at(scale: float) -> float:
+        if adjacency is Adjacency.STANDARD:
+            return _composed(rounds, 1, d_max, scale).delta(epsilon)
+        return _worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
 
-def _basis(
-    best: float, added: float, single: float, adjacency: Adjacency, rounds: Sequence[Round]
-) -> tuple[str, ...]:
-    if best == single:
-        return epsilon_bounds_basis(rounds[0])
-    basis = ["C6: pure guarantees added"] if best == added else ["C1-C4: privacy loss distributions convolved"]
-    if any(r.rate < 1 for r in rounds):
-        basis.append("C5: fixed-size subsampling")
-    if adjacency is Adjacency.METRIC:
-        basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
-    return tuple(basis)
+    coarse = resolved_at(1e-6)
+    if coarse >= 1e-7:
+        return coarse
+    return min(coarse, resolved_at(max(coarse, SMALLEST_DELTA)))

@@ -91,7 +91,7 @@ def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[floa
             break
         edge = 0.45 * TOLERANCE * right
         if low < -4 * abs(goal) - 10:
-            middle = left + (right - left) * (0.5 if step % 4 == 3 else 0.1)
+            middle = left + (right - left) * (0.1 if step < 6 else 0.5)
         elif step % 8 == 7:
             middle = left + (right - left) / 2
         else:

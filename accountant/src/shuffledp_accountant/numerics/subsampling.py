@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
 from shuffledp_core.errors import UsageError
 
 Curve: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]

@@ -1,0 +1,191 @@
+"""Certificates: what a round guarantees, in core's `Certificate`, and the check of one against its own parameters.
+
+Pure: who signs and what time it is are the caller's. docs/accounting.md says what each `basis` rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from shuffledp_accountant.analysis import Analysis, Cost, analyse, largest_distance
+from shuffledp_accountant.ledger.charges import Account
+from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
+from shuffledp_core.errors import DocumentError
+from shuffledp_core.mechanisms import Mechanism
+
+PLAN: Final = "plan"
+FINAL: Final = "final"
+
+SLACK: Final = 2e-6
+"""Relative difference that a recheck forgives: twice the tolerance to which the numerics search for ε."""
+
+
+def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
+    """What the plan costs with so many reports, `plan.colluding` of them dishonest. d_max defaults to the domain's.
+
+    Raises:
+        UsageError: no honest report is left.
+    """
+    distance = plan.max_distance if plan.max_distance is not None else largest_distance(mechanism)
+    return Cost(mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta)
+
+
+def final_cost(plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float) -> tuple[Cost, Analysis]:
+    """What the reports that arrived cost, and its analysis.
+
+    More honest reports than planned never weaken the guarantee, but they may weaken its bound (each further user
+    may be clamped). Then the better of two true statements is made: the planned number of honest users is enough,
+    because all others may be counted as dishonest.
+
+    Args:
+        plan: what was asked for.
+        mechanism: what ran.
+        accepted: reports that arrived, more than `plan.colluding`.
+        planned: ε certified for the plan, nats.
+
+    Raises:
+        CannotCertify: no sound bound is known.
+    """
+    cost = cost_of(plan, mechanism, accepted)
+    analysis = analyse(cost)
+    if analysis.bounds.certified <= planned or accepted <= plan.min_reports:
+        return cost, analysis
+    fewer = replace(cost, setting=replace(cost.setting, honest=plan.min_reports - plan.colluding))
+    other = analyse(fewer)
+    return (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
+
+
+def certificate(
+    stage: str,
+    deployment: str,
+    round_id: str,
+    plan: RoundPlan,
+    cost: Cost,
+    analysis: Analysis,
+    account: Account,
+    issued_at: int,
+    lifetime: int,
+) -> Certificate:
+    """The certificate of a round.
+
+    Args:
+        stage: `PLAN` or `FINAL`.
+        deployment: the roster's name of it.
+        round_id: hex.
+        plan: what was asked for; its ε is what `holds` compares with.
+        cost: mechanism and setting that the guarantee is for.
+        analysis: what the numerics say about `cost`.
+        account: the charge's place in the ledger.
+        issued_at: milliseconds since 1970.
+        lifetime: milliseconds from then on during which it may be relied upon.
+    """
+    if stage not in {PLAN, FINAL}:
+        raise ValueError(f"stage must be {PLAN!r} or {FINAL!r}, not {stage!r}")
+    bounds, setting = analysis.bounds, cost.setting
+    holds = bounds.certified <= plan.epsilon
+    return Certificate(
+        deployment=deployment,
+        round_id=round_id,
+        stage=stage,
+        population=plan.population,
+        mechanism=cost.mechanism,
+        users=setting.users,
+        honest=setting.honest,
+        nodes=len(plan.route),
+        adjacency=setting.adjacency,
+        max_distance=_distance(cost),
+        delta=cost.delta,
+        epsilon=EpsilonBounds(
+            certified=_finite(bounds.certified),
+            attained=_finite(bounds.attained),
+            published=None if bounds.published is None else _finite(bounds.published),
+        ),
+        corrupted=CorruptedGuarantee(epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta),
+        standard_error=analysis.standard_error,
+        assumptions=_assumptions(stage, cost, len(plan.route)),
+        basis=_basis(plan, analysis, account, holds=holds),
+        holds=holds,
+        ledger=account.position,
+        issued_at=issued_at,
+        expires_at=issued_at + lifetime,
+    )
+
+
+def recheck(claimed: Certificate) -> None:
+    """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
+
+    1. What holds has a finite ε, and the bounds are in order.
+    2. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
+
+    Raises:
+        DocumentError: a claim is better than the truth that is known; the message names it.
+        CannotCertify: no bound can be computed for these parameters at all.
+        UsageError: the parameters are outside the analysis' range.
+    """
+    epsilon = claimed.epsilon  # 1
+    if claimed.holds and epsilon.certified is None:
+        raise DocumentError("the certificate says that it holds but names no finite epsilon; do not rely on it")
+    if _number(epsilon.attained) > _number(epsilon.certified) * (1 + SLACK):
+        raise DocumentError(
+            f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
+            f"only {epsilon.certified} certified"
+        )
+    setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 2
+    found = analyse(Cost(claimed.mechanism, setting, claimed.delta))
+    for name, said, truth in (
+        ("epsilon", epsilon.certified, found.bounds.certified),
+        ("epsilon with all nodes corrupt", claimed.corrupted.epsilon, found.corrupted.epsilon),
+        ("delta with all nodes corrupt", claimed.corrupted.delta, found.corrupted.delta),
+        ("standard error", claimed.standard_error, found.standard_error),
+    ):
+        if not _number(said) >= truth * (1 - SLACK):
+            raise DocumentError(
+                f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"
+            )
+
+
+def _distance(cost: Cost) -> int:
+    return cost.setting.max_distance or largest_distance(cost.mechanism)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
+    users, honest = cost.setting.users, cost.setting.honest
+    counted = (
+        f"exactly {users} reports arrived, as the analyst says"
+        if stage == FINAL
+        else f"at least {users} reports arrive, or nothing is forwarded"
+    )
+    return (
+        counted,
+        f"at least {honest} of the users who report follow the protocol, the protected user among them",
+        f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh randomness, and its round "
+        "key stays secret until it is erased",
+        "the analyst, all other nodes and all other users may collude",
+        "clients run the certified randomiser with exactly these parameters",
+    )
+
+
+def _basis(plan: RoundPlan, analysis: Analysis, account: Account, *, holds: bool) -> tuple[str, ...]:
+    position = account.position
+    lines = [*analysis.bounds.basis, *(f"all nodes corrupt: {line}" for line in analysis.corrupted.basis)]
+    lines += [f"ledger: {line}" for line in account.basis]
+    lines.append("ledger: the parameters of the rounds charged do not depend on results of earlier rounds")
+    if not holds:
+        got = analysis.bounds.certified
+        what = f"epsilon is {got:.6g}" if math.isfinite(got) else "no finite epsilon can be certified"
+        lines.append(f"the planned epsilon {plan.epsilon:g} does NOT hold: {what}")
+    if position.spent is None or position.spent > position.limit:
+        total = "without a finite bound" if position.spent is None else f"{position.spent:.6g}"
+        lines.append(f"the population's budget is OVERSPENT: {total} of {position.limit:g} at delta {position.delta:g}")
+    return tuple(lines)

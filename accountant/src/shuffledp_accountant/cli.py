@@ -1,0 +1,50 @@
+"""`shuffledp-accountant --config FILE`: runs the accountant until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_accountant.service import Accountant, create_service, open_accountant
+from shuffledp_core.config import load_config
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.keys import load_roster
+from shuffledp_core.logs import configure_logs
+from shuffledp_core.transport.service import run_until_signal
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def serve(config: Annotated[Path, typer.Option(help="TOML file; deploy/config has a sample of every key.")]) -> None:
+    """Calibrates, certifies, and keeps the privacy budget."""
+    settings = load_config(config, AccountantConfig)
+    configure_logs(settings.log_level)
+    roster = load_roster(settings.roster, settings.root_key)
+    accountant, ledger = open_accountant(settings, roster)
+    try:
+        asyncio.run(_serve(settings, roster, accountant))
+    finally:
+        ledger.close()
+
+
+async def _serve(settings: AccountantConfig, roster: Roster, accountant: Accountant) -> None:
+    await run_until_signal(create_service(settings, roster, accountant))
+
+
+def main() -> None:
+    """Entry point: our own errors become one line and an exit code."""
+    try:
+        app()
+    except ShuffleDPError as error:
+        typer.echo(f"shuffledp-accountant: {error}", err=True)
+        raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The accountant's configuration: budgets of populations, lifetime of certificates, and where the ledger is."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from shuffledp_core.config import Section, ServiceConfig
+from shuffledp_core.privacy import Adjacency
+
+LEDGER_URL: Final = "SHUFFLEDP_LEDGER_URL"
+"""Environment variable with the ledger's database URL; where it has a password, this is the place for it."""
+
+_MAX_DAYS: Final = 3660
+
+
+class PopulationConfig(Section, frozen=True, kw_only=True):
+    """What a population may spend: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`)."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = Adjacency.STANDARD
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < float("inf"):
+            raise ValueError(f"epsilon must be above 0 and finite, not {self.epsilon}")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must be above 0 and below 1, not {self.delta}")
+
+
+class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
+    """The accountant. `[populations.NAME]` tables hold the budgets.
+
+    `ledger` is a database URL; by default SQLite in the state folder. A certificate may be relied upon for
+    `certificate_days` after the round's planned closing time.
+    """
+
+    populations: dict[str, PopulationConfig]
+    ledger: str | None = None
+    certificate_days: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.certificate_days <= _MAX_DAYS:
+            raise ValueError(f"certificate_days must be above 0 and at most {_MAX_DAYS}, not {self.certificate_days}")
+
+    @property
+    def ledger_url(self) -> str:
+        """Where the ledger is: the environment's URL, else the file's, else ledger.db in the state folder."""
+        return os.environ.get(LEDGER_URL) or self.ledger or f"sqlite:///{self.state / 'ledger.db'}"

@@ -1,0 +1,1 @@
+"""The privacy ledger: what each population was charged, exactly once, whatever crashes."""

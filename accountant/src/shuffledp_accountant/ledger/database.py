@@ -1,0 +1,139 @@
+"""The ledger's database: SQLite in a file (default) or PostgreSQL, opened, upgraded, and failing in one way.
+
+SQLite runs in WAL mode with synchronous=FULL (a commit is on the disk when it returns), every transaction begins
+IMMEDIATE (no two writers ever hold the same snapshot), and a busy database is waited for. PostgreSQL keeps its
+defaults, which are as strict; what is read and then changed is guarded by revisions in `ledger`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from shuffledp_core.errors import ConfigError, LedgerError
+
+BUSY_SECONDS: Final = 30
+"""How long a transaction waits for another writer; each holds the database for milliseconds."""
+
+_ADVISORY_LOCK: Final = 0x73687564  # any constant; held while the schema is upgraded
+
+
+def open_database(url: str) -> Engine:
+    """An engine on a ledger whose schema is this version's; created or upgraded where it is older.
+
+    Raises:
+        ConfigError: the URL is not one, or its driver is not installed.
+        LedgerError: the database is damaged, of a newer version, or cannot be reached.
+    """
+    address = _parse(url)
+    with failures():
+        engine = _engine(address)
+    try:
+        with failures(), engine.begin() as connection:
+            _check_integrity(connection)
+            _upgrade(connection)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Whatever the database or its driver raises in this block becomes a `LedgerError`."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        cause = getattr(error, "orig", None) or error
+        raise LedgerError(
+            f"the ledger's database failed: {cause}; nothing was changed; check the file or server, and restore a "
+            "backup if it is damaged"
+        ) from error
+
+
+def _parse(url: str) -> URL:
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise ConfigError("the ledger's URL is not a database URL such as sqlite:///state/ledger.db") from error
+    kind = address.get_backend_name()
+    if kind == "sqlite" and address.database in {None, "", ":memory:"}:
+        raise ConfigError("the ledger's SQLite URL names no file; use sqlite:///path/to/ledger.db")
+    if kind == "postgresql":
+        return address.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise ConfigError(f"the ledger runs on sqlite or postgresql, not on {kind!r}")
+    return address
+
+
+def _engine(address: URL) -> Engine:
+    if address.get_backend_name() == "sqlite":
+        _create_private(Path(str(address.database)))
+        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_immediate)
+        return engine
+    try:
+        return create_engine(address, pool_pre_ping=True)
+    except ImportError as error:
+        raise ConfigError(
+            "PostgreSQL needs its driver: install shuffledp-accountant[postgres], or use a sqlite:/// URL"
+        ) from error
+
+
+def _create_private(path: Path) -> None:
+    """An empty file that only we can read; SQLite gives its companions the same mode."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise ConfigError(f"cannot open the ledger {path}: {error.strerror}; check the path and permissions") from error
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself; `_begin_immediate` does
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _check_integrity(connection: Connection) -> None:
+    """SQLite reads all pages here, so that damage is found at the start and not under a round."""
+    if connection.dialect.name == "sqlite":
+        verdict = connection.execute(text("PRAGMA integrity_check")).scalars().all()
+        if verdict != ["ok"]:
+            raise LedgerError(f"the ledger's database is damaged: {verdict[0]}; restore a backup")
+
+
+def _upgrade(connection: Connection) -> None:
+    """Brings the schema to this version. Runs in the caller's transaction: all of it happens, or nothing."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    config = Config()
+    config.set_main_option("script_location", "shuffledp_accountant.ledger:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        known = ScriptDirectory.from_config(config).get_current_head()
+        raise LedgerError(
+            f"the ledger was written by another version of this software (this one knows schema {known}): {error}; "
+            "run the version that wrote it, or a newer one"
+        ) from error

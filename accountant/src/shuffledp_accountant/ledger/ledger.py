@@ -1,0 +1,272 @@
+"""The ledger: reserve, settle, release, each exactly once under concurrent callers and crashes.
+
+Composition takes up to seconds, so it is not done while the database is locked. A change is computed on a snapshot and
+commits only if the population's revision is still the snapshot's (compare and swap in one transaction);
+otherwise it is computed again. The signed certificate is stored in the transaction that charges for it: there is
+never a certificate without its charge, and a repeated call gets the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from shuffledp_accountant.analysis import Cost
+from shuffledp_accountant.ledger import charges as rules
+from shuffledp_accountant.ledger.charges import Account, Budget, Charge, Reservation, Settlement, State, Statement
+from shuffledp_accountant.ledger.database import failures, open_database
+from shuffledp_accountant.ledger.schema import charges, populations
+from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_core.documents.signed import decode_value, to_json
+from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.privacy import Adjacency
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970."""
+
+Certify = Callable[[Account], bytes]
+"""Signs the certificate for a charge's place in the account."""
+
+_SPEC: Final[Any] = Mechanism
+
+
+class Ledger:
+    """The accounts of all populations with a budget. Safe to use from several threads and processes."""
+
+    def __init__(self, engine: Engine, budgets: Mapping[str, Budget], clock: Clock) -> None:
+        self._engine = engine
+        self._budgets = dict(budgets)
+        self._clock = clock
+
+    @classmethod
+    def open(cls, url: str, budgets: Mapping[str, Budget], clock: Clock) -> Self:
+        """The ledger at a database URL, created or upgraded as needed.
+
+        Args:
+            url: sqlite:///FILE or postgresql://...
+            budgets: by population. Changing a limit later changes what is refused from then on, never a charge.
+            clock: milliseconds since 1970.
+
+        Raises:
+            ConfigError: the URL cannot be used.
+            LedgerError: the database is damaged, of another version, or away.
+        """
+        return cls(open_database(url), budgets, clock)
+
+    @property
+    def populations(self) -> frozenset[str]:
+        """Those with a budget."""
+        return frozenset(self._budgets)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._engine.dispose()
+
+    def reserve(self, asked: Reservation, certify: Certify) -> bytes:
+        """Charges the population for a planned round; the certificate. A repeated call gets the stored one.
+
+        Args:
+            asked: the round, its plan and its cost.
+            certify: signs the certificate; called once or more often, only the stored result is ever returned.
+
+        Raises:
+            BudgetExceeded: the budget does not cover it; nothing is charged.
+            CannotCertify: the cost has no finite bound under the budget.
+            RoundStateError: the round id was used for another plan, or released.
+            UsageError: no budget for the population.
+            LedgerError: the database failed; nothing was charged.
+        """
+        budget = self._budget(asked.population)
+        while True:  # ends: whenever we start again, somebody else's change was committed
+            revision, account = self._snapshot(asked.population)
+            known = self.find(asked.round_id)
+            if known is not None:
+                return rules.stored_plan_certificate(known, asked.plan)
+            place = rules.account_for_reservation(budget, account, asked)
+            certificate = certify(place)
+            row = _row(asked, place.position.entry, certificate, self._clock())
+            if self._commit(asked.population, revision, lambda db: db.execute(insert(charges).values(row))):  # noqa: B023
+                return certificate
+
+    def settle(self, round_id: str, real: Settlement, certify: Certify) -> bytes:
+        """Replaces a reservation by the real cost; the final certificate. Repeated: the stored one.
+
+        A cost above the reserved one is recorded all the same: the reports exist.
+
+        Raises:
+            RoundStateError: settled before for another count, or released.
+            UnknownRoundError: never reserved here.
+            LedgerError: the database failed; nothing was changed.
+        """
+        while True:
+            charge = self.charge(round_id)
+            stored = rules.stored_final_certificate(charge, real.accepted)
+            if stored is not None:
+                return stored
+            revision, account = self._snapshot(charge.population)
+            place = rules.account_for_settlement(self._budget(charge.population), account, charge, real)
+            certificate = certify(place)
+            values = {
+                "state": State.SETTLED.value,
+                "accepted": real.accepted,
+                "final_certificate": certificate,
+                **_cost_columns(real.cost, real.epsilon),
+            }
+            if self._change(charge, revision, values):
+                return certificate
+
+    def release(self, round_id: str) -> None:
+        """Gives a reservation back. Repeated: no effect. The caller has checked that nothing was forwarded.
+
+        Raises:
+            RoundStateError: the round was settled.
+            UnknownRoundError: never reserved here.
+            LedgerError: the database failed; nothing was changed.
+        """
+        while True:
+            charge = self.charge(round_id)
+            if not rules.check_release(charge):
+                return
+            revision, _ = self._snapshot(charge.population)
+            if self._change(charge, revision, {"state": State.RELEASED.value}):
+                return
+
+    def charge(self, round_id: str) -> Charge:
+        """A round's charge; `UnknownRoundError` when it was never reserved here."""
+        found = self.find(round_id)
+        if found is None:
+            raise UnknownRoundError(f"round {round_id!r} was never certified by this accountant")
+        return found
+
+    def statement(self, population: str) -> Statement:
+        """What the population has spent and has left. Raises `UsageError` for an unknown one, `LedgerError`."""
+        budget = self._budget(population)
+        return rules.state_account(budget, self._snapshot(population)[1])
+
+    def _budget(self, population: str) -> Budget:
+        if population not in self._budgets:
+            known = ", ".join(sorted(self._budgets)) or "none"
+            raise UsageError(f"population {population!r} has no budget here; those with one: {known}")
+        return self._budgets[population]
+
+    def _snapshot(self, population: str) -> tuple[int, list[Charge]]:
+        """The population's revision and its charges in order of entry, read in one transaction."""
+        with failures(), self._engine.begin() as db:
+            revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
+            rows = db.execute(select(charges).where(charges.c.population == population).order_by(charges.c.entry))
+            found = [_charge(row) for row in rows]
+        return (-1 if revision is None else int(revision)), found
+
+    def find(self, round_id: str) -> Charge | None:
+        """A round's charge, if it was ever reserved here. Raises `LedgerError`."""
+        with failures(), self._engine.begin() as db:
+            row = db.execute(select(charges).where(charges.c.round_id == round_id)).one_or_none()
+        return None if row is None else _charge(row)
+
+    def _change(self, charge: Charge, revision: int, values: Mapping[str, object]) -> bool:
+        """Commits new values of a charge that is still reserved."""
+        statement = (
+            update(charges)
+            .where(charges.c.round_id == charge.round_id, charges.c.state == State.RESERVED.value)
+            .values(**values, changed_at=self._clock())
+        )
+        return self._commit(charge.population, revision, lambda db: db.execute(statement))
+
+    def _commit(self, population: str, revision: int, change: Callable[[Connection], object]) -> bool:
+        """Makes the change if the population is still at `revision`; False, and no change, if it is not."""
+        with failures():
+            try:
+                with self._engine.begin() as db:
+                    if revision < 0:
+                        db.execute(insert(populations).values(name=population, revision=0))
+                    else:
+                        swapped = db.execute(
+                            update(populations)
+                            .where(populations.c.name == population, populations.c.revision == revision)
+                            .values(revision=revision + 1)
+                        )
+                        if swapped.rowcount != 1:
+                            return False
+                    change(db)
+            except IntegrityError:
+                # Somebody else made the population, or this very round under another population, meanwhile.
+                return False
+        return True
+
+
+def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[str, object]:
+    return {
+        "round_id": asked.round_id,
+        "population": asked.population,
+        "entry": entry,
+        "state": State.RESERVED.value,
+        "plan": asked.plan,
+        "plan_certificate": certificate,
+        "reserved_at": now,
+        "changed_at": now,
+        **_cost_columns(asked.cost, asked.epsilon),
+    }
+
+
+def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
+    return {
+        "mechanism": to_json(cost.mechanism).decode(),
+        "users": cost.setting.users,
+        "honest": cost.setting.honest,
+        "adjacency": cost.setting.adjacency.value,
+        "max_distance": cost.setting.max_distance,
+        "delta": cost.delta,
+        "epsilon": epsilon if math.isfinite(epsilon) else None,
+    }
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A row of `charges`, as strict as a signed document: SQLite would keep any type in any column."""
+
+    round_id: str
+    population: str
+    entry: Annotated[int, msgspec.Meta(ge=1)]
+    state: State
+    plan: str
+    mechanism: str
+    users: int
+    honest: int
+    adjacency: Adjacency
+    max_distance: int
+    delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
+    epsilon: Annotated[float, msgspec.Meta(ge=0)] | None
+    plan_certificate: bytes
+    accepted: Annotated[int, msgspec.Meta(ge=1)] | None
+    final_certificate: bytes | None
+    reserved_at: int
+    changed_at: int
+
+
+def _charge(row: Row[Any]) -> Charge:
+    """A stored charge; `LedgerError` where the row is not one we could have written."""
+    try:
+        entry = msgspec.convert(dict(row._mapping), _Entry)
+        mechanism: Mechanism = msgspec.json.decode(entry.mechanism, type=_SPEC, dec_hook=decode_value)
+        setting = Setting(entry.users, entry.honest, entry.adjacency, entry.max_distance)
+    except (msgspec.MsgspecError, ValueError, TypeError, UsageError) as error:
+        raise LedgerError(f"the entry of round {row.round_id!r} is damaged: {error}; restore a backup") from error
+    return Charge(
+        round_id=entry.round_id,
+        population=entry.population,
+        entry=entry.entry,
+        state=entry.state,
+        plan=entry.plan,
+        cost=Cost(mechanism, setting, entry.delta),
+        epsilon=math.inf if entry.epsilon is None else entry.epsilon,
+        plan_certificate=entry.plan_certificate,
+        accepted=entry.accepted,
+        final_certificate=entry.final_certificate,
+        reserved_at=entry.reserved_at,
+        changed_at=entry.changed_at,
+    )

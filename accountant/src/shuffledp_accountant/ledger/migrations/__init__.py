@@ -1,0 +1,1 @@
+"""The ledger's schema, revision by revision (alembic); applied when the ledger is opened."""

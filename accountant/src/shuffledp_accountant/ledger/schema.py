@@ -1,0 +1,61 @@
+"""The ledger's tables, for SQLite and PostgreSQL alike. `migrations` creates them; a test compares the two."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA: Final = MetaData()
+
+populations: Final = Table(
+    "populations",
+    METADATA,
+    Column("name", String(255), primary_key=True),
+    # Counts the changes of the population's charges: a change commits only on the revision it was computed for.
+    Column("revision", BigInteger, nullable=False),
+)
+
+charges: Final = Table(
+    "charges",
+    METADATA,
+    Column("round_id", String(64), primary_key=True),
+    Column("population", String(255), ForeignKey("populations.name"), nullable=False),
+    Column("entry", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("mechanism", Text, nullable=False),
+    Column("users", BigInteger, nullable=False),
+    Column("honest", BigInteger, nullable=False),
+    Column("adjacency", String(16), nullable=False),
+    Column("max_distance", BigInteger, nullable=False),
+    Column("delta", Double, nullable=False),
+    # Certified under the charge's own adjacency; null: no finite bound.
+    Column("epsilon", Double, nullable=True),
+    Column("plan_certificate", LargeBinary, nullable=False),
+    Column("accepted", BigInteger, nullable=True),
+    Column("final_certificate", LargeBinary, nullable=True),
+    # Milliseconds since 1970.
+    Column("reserved_at", BigInteger, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    UniqueConstraint("population", "entry", name="charges_population_entry"),
+    CheckConstraint("state in ('reserved', 'settled', 'released')", name="charges_state"),
+    CheckConstraint("honest >= 1 and honest <= users", name="charges_honest"),
+    CheckConstraint(
+        "(state = 'settled') = (accepted is not null) and (state = 'settled') = (final_certificate is not null)",
+        name="charges_settled",
+    ),
+)

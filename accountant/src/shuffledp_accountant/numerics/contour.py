@@ -1,0 +1,160 @@
+"""Distribution functions of integer sums of huge size, from their generating function, with an error bound.
+
+For a law on the integers with generating function G, a tilt s and N nodes θ_j = 2πj/N,
+(1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus terms that are
+positive and, for N large, negligible by Chernoff's bound. With s at the saddle point no digits cancel, however
+deep in the tail t lies. Distribution functions have the further factor 1/(1 - e^{s+iθ}), s < 0.
+docs/accounting.md, Proposition S3. Everything is vectorised over rows; a row is one law and one threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+UNIT = 2.0**-53
+"""Unit roundoff of a double."""
+
+NEGLIGIBLE = 42.0
+"""Aliases and dropped nodes are below exp(-42), 6e-19, of the scale of the sum; they enter the error bound."""
+
+_ROUNDING = 64.0
+"""Roundings, in units of `UNIT`, that one term of the sum may have suffered besides those of its phase."""
+
+_MAX_NODES = 2_000_000
+"""Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
+
+
+class TiltedLaw(Protocol):
+    """A law on the integers, or one per row, known by its generating function."""
+
+    def rows(self, index: NDArray[np.intp]) -> TiltedLaw:
+        """The laws of some rows."""
+
+    def saddle(self, threshold: Floats) -> Floats:
+        """A tilt whose mean is near the threshold; it need not be exact."""
+
+    def cumulant(self, tilt: Floats) -> Floats:
+        """ln G(e^s)."""
+
+    def mean(self, tilt: Floats) -> Floats:
+        """Mean of the tilted law."""
+
+    def variance(self, tilt: Floats) -> Floats:
+        """Variance of the tilted law."""
+
+    def room(self, tilt: Floats, sign: int) -> Floats:
+        """How far the tilt may still move in the direction `sign`."""
+
+    def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
+        """ln |G(e^{s+iθ}) / G(e^s)|; it must not rise with θ on [0, π]."""
+
+    def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
+        """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts it is the difference of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogValues:
+    """Logarithms of positive numbers, bracketed: `low` never above, `high` never below the truth."""
+
+    low: Floats
+    high: Floats
+
+
+def log_cdf(law: TiltedLaw, threshold: Floats) -> LogValues:
+    """ln P(X <= t) with an error bound, row by row. Source: docs/accounting.md, Proposition S3."""
+    return _evaluate(law, threshold, cumulative=True)
+
+
+def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
+    """ln P(X = t) with an error bound, row by row. Source: docs/accounting.md, Proposition S3."""
+    return _evaluate(law, threshold, cumulative=False)
+
+
+def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValues:
+    tilt = law.saddle(threshold)
+    deviation = np.sqrt(law.variance(tilt))
+    if cumulative:
+        limit = np.minimum(1.5 / np.maximum(deviation, 0.05), 0.5 * law.room(np.zeros_like(tilt), -1))
+        tilt = np.minimum(tilt, -limit)
+    scale = law.cumulant(tilt) - tilt * threshold
+    period = _period(law, threshold, tilt, scale, cumulative=cumulative)
+    nodes = _node_counts(law, tilt, period)
+    value, error = np.empty_like(threshold), np.empty_like(threshold)
+    order = np.argsort(nodes, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop - start + 1) * nodes[order[stop]] <= _MAX_NODES:
+            stop += 1
+        part = order[start:stop]
+        piece = _sum(law.rows(part), threshold[part], tilt[part], period[part], nodes[part], cumulative)
+        value[part], error[part] = piece
+        start = stop
+    total = np.log(np.maximum(value, 1e-300)) + scale
+    relative = error / np.maximum(value, 1e-300)
+    rounding = 8 * UNIT * (np.abs(scale) + np.abs(tilt * threshold) + 1)
+    safe = np.where(relative < 0.5, 2 * relative, np.inf)
+    return LogValues(total - safe - rounding, total + safe + rounding)
+
+
+def _period(law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, *, cumulative: bool) -> Floats:
+    """N, odd, for which each alias is below exp(-NEGLIGIBLE) of exp(scale)."""
+    deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
+    sides = [_reach(law, threshold, tilt, deviation, -1)]
+    if cumulative:
+        sides.append((NEGLIGIBLE - np.minimum(scale, 0.0)) / -tilt)
+    else:
+        sides.append(_reach(law, threshold, tilt, deviation, 1))
+    longest = np.maximum.reduce([*sides, np.full_like(tilt, 2.0)])
+    return np.asarray(2 * np.ceil(longest / 2) + 1, dtype=np.float64)
+
+
+def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, sign: int) -> Floats:
+    """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-NEGLIGIBLE)."""
+    best = np.full_like(tilt, np.inf)
+    room = 0.95 * law.room(tilt, sign)
+    for step in (3.0, 8.0):
+        move = np.minimum(step / deviation, np.minimum(room, 30.0))
+        growth = law.cumulant(tilt + sign * move) - law.cumulant(tilt) - sign * move * threshold
+        best = np.minimum(best, (NEGLIGIBLE + np.maximum(growth, 0.0)) / move)
+    return best
+
+
+def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats) -> Floats:
+    """How many nodes on one side have a modulus above exp(-NEGLIGIBLE)."""
+    high = np.minimum(9.3 / np.maximum(np.sqrt(law.variance(tilt)), 1e-3), np.pi)
+    for _ in range(64):
+        above = (law.log_modulus(tilt[:, None], high[:, None])[:, 0] > -NEGLIGIBLE) & (high < np.pi)
+        if not above.any():
+            break
+        high = np.where(above, np.minimum(1.25 * high, np.pi), high)
+    return np.asarray(np.minimum(np.ceil(high * period / (2 * np.pi)) + 1, (period - 1) / 2), dtype=np.float64)
+
+
+def _sum(
+    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, cumulative: bool
+) -> tuple[Floats, Floats]:
+    """The trapezoidal sum divided by exp(scale), and the absolute error of it."""
+    column = tilt[:, None]
+    counter = np.arange(int(nodes.max()) + 1, dtype=np.float64)[None, :]
+    active = counter <= nodes[:, None]
+    angle = np.where(active, 2 * np.pi * counter / period[:, None], 0.0)
+    phase, size = law.phase(column, angle)
+    shift = threshold[:, None] * angle
+    weight = np.where(active, np.exp(law.log_modulus(column, angle)), 0.0)
+    weight[:, 1:] *= 2.0
+    slack = UNIT * (_ROUNDING + 8 * (size + np.abs(shift)))
+    term = weight * np.exp(1j * (phase - shift))
+    if cumulative:
+        pole = -np.expm1(column + 1j * angle)
+        term, weight = term / pole, weight / np.abs(pole)
+    modulus_error = UNIT * 16 * NEGLIGIBLE
+    error = (weight * (slack + modulus_error)).sum(axis=1) / period
+    left_out = 4 * np.exp(-NEGLIGIBLE) * (1.0 if not cumulative else 1.0 / -np.expm1(tilt))
+    return term.real.sum(axis=1) / period, error + left_out

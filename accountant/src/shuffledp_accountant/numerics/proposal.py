@@ -1,0 +1,114 @@
+"""Fast, unproved estimates of what noise protects, for searches: they propose, the certificate decides.
+
+Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of its
+characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r, good to about 1e-14 in δ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, special
+
+from shuffledp_accountant.numerics.subsampling import Curve
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, SGDLShuffle
+
+Floats = NDArray[np.float64]
+
+LARGEST_TRANSFORM = 2**22
+"""Points of the transform, about half a second; wider noise is left to the analysis itself."""
+
+NOISE_FLOOR = 1e-17
+"""Probabilities below this are rounding of the transform."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseShares:
+    """A user's noise SGDL(share, exp(-rate)) and the number of honest users."""
+
+    rate: float
+    share: float
+    honest: int
+
+
+def noise_of(spec: GeoShuffle | SGDLShuffle, honest: int) -> NoiseShares:
+    """The noise of a spec; both kinds are shares of one family."""
+    if isinstance(spec, GeoShuffle):
+        return NoiseShares(float(spec.epsilon_geo), 1.0, honest)
+    return NoiseShares(float(spec.noise_epsilon), 1 / spec.shares, honest)
+
+
+def clamping(noise: NoiseShares, padding: int) -> float:
+    """About the probability that some honest user's noise leaves [-padding, padding]."""
+    ratio = math.exp(-noise.rate)
+    tail = 2 * special.betainc(padding + 1.0, noise.share, ratio) * (1 + ratio) ** -noise.share
+    return float(min(1.0, noise.honest * tail))
+
+
+def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) -> int:
+    """The smallest padding with clamping (1 + e^total) at most about `delta`.
+
+    Raises:
+        CannotCertify: if it does not fit in a message vector for values up to `largest`.
+    """
+    goal = math.log(delta) - max(total, 0.0) - math.log1p(math.exp(-abs(total)))
+    high = max(1, math.ceil((math.log(2 * noise.honest) - goal) / noise.rate))
+    if largest + 2 * high > MAX_DOMAIN:
+        raise CannotCertify(
+            f"noise of {noise.rate:g} per unit would need about {largest + 2 * high} messages per user, above "
+            f"{MAX_DOMAIN}; take a larger epsilon or fewer values"
+        )
+    low = -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = clamping(noise, middle)
+        if found == 0 or math.log(found) <= goal:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """The summed noise on -half..half."""
+
+    masses: Floats
+
+    def curve(self, distance: int) -> Curve:
+        """About HS_E(Y‖Y + distance), E >= 0."""
+        shifted = np.zeros_like(self.masses)
+        shifted[distance:] = self.masses[:-distance]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses = np.log(self.masses) - np.log(shifted)
+        losses = np.where(self.masses > NOISE_FLOOR, losses, -np.inf)
+        order = np.argsort(losses)
+        ranked = losses[order]
+        first = np.append(np.cumsum(self.masses[order][::-1])[::-1], 0.0)
+        second = np.append(np.cumsum(shifted[order][::-1])[::-1], 0.0)
+
+        def about(epsilons: Floats) -> Floats:
+            start = np.searchsorted(ranked, epsilons, side="right")
+            return np.clip(first[start] - np.exp(np.minimum(epsilons, 700.0)) * second[start], 0.0, 1.0)
+
+        return about
+
+
+def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
+    """The law on a window wide enough for this distance; None where that is too wide to be quick."""
+    ratio, shape = math.exp(-noise.rate), noise.share * noise.honest
+    deviation = math.sqrt(2 * shape * ratio) / -math.expm1(-noise.rate)
+    half = math.ceil(9 * deviation + 42 / noise.rate) + distance + 2
+    if 2 * half + 1 > LARGEST_TRANSFORM:
+        return None
+    length = int(fft.next_fast_len(2 * half + 1))
+    angles = 2 * np.pi * np.arange(length // 2 + 1) / length
+    # 1 - 2φ cos θ + φ² = (1-φ)² + 4φ sin²(θ/2), without cancellation near θ = 0.
+    spread = 4 * ratio * np.sin(angles / 2) ** 2 / np.expm1(-noise.rate) ** 2
+    transform = np.exp(-shape * np.log1p(spread))
+    masses = np.fft.irfft(transform, length)
+    return NoiseLaw(np.maximum(np.concatenate((masses[-half:], masses[: half + 1])), 0.0))

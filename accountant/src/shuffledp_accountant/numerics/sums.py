@@ -1,0 +1,170 @@
+"""What geo-shuffle and sgdl-shuffle share: noise that adds up, clamping, and the worst distance.
+
+A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and distance d is
+at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), and
+zero from the ε on that one clamped report has by itself (Proposition S8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from shuffledp_core.errors import UsageError
+from shuffledp_core.privacy import Adjacency
+
+from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_accountant.numerics.contour import Floats
+from shuffledp_accountant.numerics.noise import SumNoise
+from shuffledp_accountant.numerics.supremum import Integers, supremum
+
+NODES = 320
+"""Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
+
+_DOWN = 1.0 - 1e-9
+
+
+def distances(max_value: int, setting: Setting) -> int:
+    """d_max: the whole domain unless the setting says less. Raises UsageError above the domain."""
+    if setting.max_distance is None:
+        return max_value
+    if setting.max_distance > max_value:
+        raise UsageError(
+            f"max-distance must be at most the largest value, {max_value}, not {setting.max_distance}"
+        )
+    return setting.max_distance
+
+
+def check_epsilon(epsilon: float) -> None:
+    """ε in [0, inf). Raises UsageError otherwise."""
+    if not 0 <= epsilon < math.inf:
+        raise UsageError(f"epsilon must be at least 0 and finite, not {epsilon}")
+
+
+def check_delta(delta: float) -> None:
+    """δ = 0 (pure) or 1e-12 <= δ < 1. Raises UsageError otherwise."""
+    if not (delta == 0.0 or 1e-12 <= delta < 1.0):
+        raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {delta}")
+
+
+@dataclass(frozen=True, slots=True)
+class NoisySum:
+    """A sum protected by noise.
+
+    Attributes:
+        noise: law of the honest users' unclamped noise.
+        clamped: δ1, probability that some honest user's noise leaves [-c, c]; rounded up.
+        local: d -> total ε of one clamped report at distance d with δ = 0, rounded up; rises with d and
+            local(d)/d falls.
+        d_max: largest distance.
+        metric: whether ε counts per unit of distance.
+    """
+
+    noise: SumNoise
+    clamped: float
+    local: Callable[[int], float]
+    d_max: int
+    metric: bool
+
+    def curve(self, distance: Integers, epsilon: Floats) -> Floats:
+        """δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
+
+        δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
+        its smallest value is searched where the clamping term matters.
+        """
+        own = np.array([self.local(int(d)) for d in distance])
+        total = self._bound(distance, epsilon)
+        with np.errstate(over="ignore"):
+            grown = np.flatnonzero((self.clamped * np.exp(epsilon) > 1e-3 * total) & (epsilon < own))
+        if grown.size:
+            total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
+        return np.where(epsilon >= own, 0.0, np.clip(total, 0.0, 1.0))
+
+    def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
+        """The smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
+        low = np.zeros_like(epsilon)
+        high = np.minimum(epsilon, -math.log(self.clamped))
+        best = np.full_like(epsilon, np.inf)
+        for _ in range(26):
+            first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
+            left, right = self._bound(distance, first), self._bound(distance, second)
+            best = np.minimum(best, np.minimum(left, right))
+            low, high = np.where(left > right, first, low), np.where(left > right, high, second)
+        return best
+
+    def _bound(self, distance: Integers, epsilon: Floats) -> Floats:
+        upper = self.noise.divergence(distance, epsilon)[0]
+        with np.errstate(over="ignore"):
+            return upper + self.clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
+
+    def delta(self, epsilon: float) -> float:
+        """Certified δ at ε (per unit under metric adjacency)."""
+        if not self.metric:
+            return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
+
+        def bound(first: Integers, last: Integers) -> Floats:
+            return self.curve(last, epsilon * first.astype(np.float64))
+
+        def value(distance: Integers) -> Floats:
+            return bound(distance, distance)
+
+        return supremum(bound, value, 1, self.d_max).upper
+
+    def _least(self, distance: Integers, delta: float) -> Floats:
+        """Smallest total E certified for δ, row by row."""
+        own = np.array([self.local(int(d)) for d in distance])
+        if delta == 0.0:
+            return own
+        return np.minimum(self.noise.least(distance, delta, self.clamped)[0], own)
+
+    def epsilon(self, delta: float) -> float:
+        """Certified ε at δ (per unit under metric adjacency)."""
+        if not self.metric:
+            return float(self._least(np.array([self.d_max]), delta)[0])
+
+        def bound(first: Integers, last: Integers) -> Floats:
+            return self._least(last, delta) / first.astype(np.float64)
+
+        def value(distance: Integers) -> Floats:
+            return bound(distance, distance)
+
+        return supremum(bound, value, 1, self.d_max).upper
+
+    def points(self, distance: int, epsilons: Floats) -> Floats:
+        """Certified δ for one distance at many total ε of any sign.
+
+        Below 0 by HS_{-E} = 1 - e^{-E} (1 - HS_E), as the bound holds in both directions. Long requests are
+        computed on `NODES` points and joined by chords in e^E, which a convex curve never exceeds.
+        """
+        size = np.abs(epsilons)
+        nodes = np.unique(size)
+        if len(nodes) > NODES:
+            nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
+        values = self.curve(np.full(len(nodes), distance), nodes)
+        upper = chord(nodes, values, size)
+        return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+
+
+def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
+    """Values between nodes on the chord in e^E, rounded up; a bound where the curve is convex in e^E."""
+    right = np.clip(np.searchsorted(nodes, wanted), 0, len(nodes) - 1)
+    left = np.maximum(right - 1, 0)
+    exact = nodes[right] == wanted
+    gap = nodes[right] - nodes[left]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
+    weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
+    mixed = values[left] + weight * (values[right] - values[left])
+    return np.where(exact, values[right], np.minimum(mixed * (1.0 + 1e-12), 1.0))
+
+
+def is_metric(setting: Setting) -> bool:
+    """Whether ε counts per unit of distance."""
+    return setting.adjacency is Adjacency.METRIC
+
+
+def downward(value: float) -> float:
+    """An attained number, moved down by the rounding the last steps may have had."""
+    return max(0.0, value * _DOWN)

@@ -1,0 +1,118 @@
+"""The check of a round plan before anything is computed or charged. docs/protocol.md, "Open"."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from typing import Final
+
+from shuffledp_core.documents.models import Roster, RoundPlan
+from shuffledp_core.documents.signed import from_json
+from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError, UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, KRRHistogram, Mechanism
+from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.privacy import Adjacency
+
+MIN_NODES: Final = 2
+"""With one node there is nobody else who could be the honest one."""
+
+MAX_REPORTS: Final = 10**9
+"""Largest round the numerics are made for."""
+
+MAX_PLAN_EPSILON: Final = 100.0
+SMALLEST_DELTA: Final = 1e-12
+"""Below it floating point cannot bracket the truth."""
+
+_ROUND_ID: Final = re.compile(r"[0-9a-f]{16,64}")
+
+
+def check_round_id(round_id: str) -> None:
+    """Raises `UsageError` unless it is 16 to 64 lower-case hex digits."""
+    if not _ROUND_ID.fullmatch(round_id):
+        raise UsageError(f"a round id is 16 to 64 lower-case hex digits, not {round_id[:80]!r}")
+
+
+def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPlan:
+    """The plan in these bytes, if this accountant can work on it.
+
+    1. The JSON is a `RoundPlan`, with its own rules on counts and times.
+    2. Mechanism, size and the target lie in their ranges.
+    3. The distance makes sense under the adjacency.
+    4. Population, nodes and suite exist.
+
+    Args:
+        data: JSON.
+        roster: the deployment's.
+        budgets: the populations that have a budget.
+
+    Raises:
+        UsageError: the message names the value and what is allowed.
+    """
+    try:  # 1
+        plan = from_json(data, RoundPlan)
+    except MalformedDocumentError as error:
+        raise UsageError(f"the round plan cannot be used: {error}") from error
+    _check_question(plan)  # 2
+    _check_distance(plan)  # 3
+    _check_parties(plan, roster, budgets)  # 4
+    return plan
+
+
+def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
+    """Raises `UsageError` when the calibrated mechanism sends more messages than a round can carry."""
+    try:
+        Geometry.of(mechanism, plan.suite, len(plan.route))
+    except ValueError as error:
+        raise UsageError(
+            f"{plan.mechanism} with size {plan.size} at epsilon {plan.epsilon:g} needs {mechanism.messages_per_user} "
+            f"messages per user: {error}; take a smaller size or a larger epsilon"
+        ) from error
+
+
+def _check_question(plan: RoundPlan) -> None:
+    if plan.mechanism not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
+    low = 2 if plan.mechanism == KRRHistogram.kind else 1
+    if not low <= plan.size < MAX_DOMAIN:
+        raise UsageError(f"size must be from {low} to {MAX_DOMAIN - 1} for {plan.mechanism}, not {plan.size}")
+    if not 0 < plan.epsilon <= MAX_PLAN_EPSILON:
+        raise UsageError(f"epsilon must be above 0 and at most {MAX_PLAN_EPSILON:g}, not {plan.epsilon}")
+    if not SMALLEST_DELTA <= plan.delta < 1:
+        raise UsageError(f"delta must be from {SMALLEST_DELTA:g} to below 1, not {plan.delta}")
+    if plan.max_reports > MAX_REPORTS:
+        raise UsageError(f"max_reports must be at most {MAX_REPORTS:,}, not {plan.max_reports}")
+    if not math.isfinite(plan.open_seconds):
+        raise UsageError(f"open_seconds must be finite, not {plan.open_seconds}")
+
+
+def _check_distance(plan: RoundPlan) -> None:
+    largest = plan.size - 1 if plan.mechanism == KRRHistogram.kind else plan.size
+    if plan.max_distance is None:
+        return
+    if plan.adjacency is Adjacency.STANDARD and plan.max_distance != largest:
+        raise UsageError(
+            f"max_distance is for metric adjacency; a standard guarantee covers every change, up to {largest}, not "
+            f"only {plan.max_distance}: leave it out"
+        )
+    if not 1 <= plan.max_distance <= largest:
+        raise UsageError(f"max_distance must be from 1 to {largest}, not {plan.max_distance}")
+
+
+def _check_parties(plan: RoundPlan, roster: Roster, budgets: Collection[str]) -> None:
+    try:
+        roster.population(plan.population)
+        suite_named(plan.suite)
+    except (ForeignDocumentError, ConfigError) as error:
+        raise UsageError(str(error)) from error
+    if plan.population not in budgets:
+        raise UsageError(
+            f"population {plan.population!r} has no budget here; those with one: {', '.join(sorted(budgets)) or 'none'}"
+        )
+    known = [party.name for party in roster.nodes()]
+    unknown = [name for name in plan.route if name not in known]
+    if unknown:
+        raise UsageError(f"the roster has no node {', '.join(unknown)}; its nodes: {', '.join(known) or 'none'}")
+    if not MIN_NODES <= len(plan.route) <= MAX_HOPS:
+        raise UsageError(f"the route must have from {MIN_NODES} to {MAX_HOPS} nodes, not {len(plan.route)}")

@@ -1,0 +1,311 @@
+"""The accountant as a service: certify, settle, release, and what is left. docs/protocol.md, "Open" and "Close".
+
+`Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC, with the numerics in
+threads so that the loop answers health checks and queries meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from shuffledp_accountant.analysis import analyse, calibrated
+from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_accountant.ledger.charges import (
+    Account,
+    Budget,
+    Reservation,
+    Settlement,
+    Statement,
+    stored_final_certificate,
+    stored_plan_certificate,
+)
+from shuffledp_accountant.ledger.ledger import Clock, Ledger
+from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
+from shuffledp_core.documents.models import Discard, Roster, RoundPlan
+from shuffledp_core.documents.signed import Signed, from_json, to_json
+from shuffledp_core.errors import (
+    CannotCertify,
+    ConfigError,
+    LedgerError,
+    MalformedDocumentError,
+    RoundStateError,
+    TooFewReportsError,
+)
+from shuffledp_core.keys import Identity, load_identity, verify_from
+from shuffledp_core.transport.rpc_errors import Context
+from shuffledp_core.transport.service import Service
+from shuffledp_core.transport.tls import CLIENT, OPERATOR
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
+
+NAME: Final = "shuffledp_proto.v1.Accountant"
+
+_ANALYST: Final = frozenset({"analyst"})
+
+RULES: Final = {
+    f"/{NAME}/Certify": _ANALYST,
+    f"/{NAME}/Settle": _ANALYST,
+    f"/{NAME}/Release": _ANALYST,
+    f"/{NAME}/GetBudget": frozenset({"analyst", OPERATOR, CLIENT}),
+}
+"""Who may call what."""
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Accountant:
+    """Plans in, signed certificates out; every guarantee is charged before it is given. Thread-safe."""
+
+    def __init__(self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock = now) -> None:
+        """Everything but the network.
+
+        Args:
+            identity: signs certificates.
+            roster: the deployment's; its nodes sign discards.
+            ledger: open.
+            lifetime: milliseconds for which a certificate holds after the round's planned end.
+            clock: milliseconds since 1970.
+        """
+        self._identity = identity
+        self._roster = roster
+        self._ledger = ledger
+        self._lifetime = lifetime
+        self._clock = clock
+
+    def certify(self, round_id: str, plan_json: bytes) -> bytes:
+        """The signed plan certificate; the same bytes for the same plan.
+
+        1. The plan is one that can be worked on.
+        2. A round that is known gets its stored answer.
+        3. Calibrate, and certify what was calibrated.
+        4. Charge the ledger and store the signed certificate, both or neither.
+
+        Raises:
+            UsageError: step 1.
+            RoundStateError: step 2, the round has another plan or was released.
+            CannotCertify: step 3, the target cannot be met.
+            BudgetExceeded: step 4.
+            LedgerError: the database failed.
+        """
+        check_round_id(round_id)  # 1
+        plan = read_plan(plan_json, self._roster, self._ledger.populations)
+        text = to_json(plan).decode()
+        known = self._ledger.find(round_id)  # 2
+        if known is not None:
+            return stored_plan_certificate(known, text)
+        mechanism = calibrated(plan)  # 3
+        check_messages(plan, mechanism)
+        cost = cost_of(plan, mechanism, plan.min_reports)
+        analysis = analyse(cost)
+        if not analysis.bounds.certified <= plan.epsilon:
+            raise CannotCertify(
+                f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon {analysis.bounds.certified:.6g}, "
+                f"not {plan.epsilon:g}; ask for a larger epsilon or more reports"
+            )
+        asked = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
+
+        def signed(account: Account) -> bytes:
+            issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
+            deployment = self._roster.deployment
+            document = certificate(PLAN, deployment, round_id, plan, cost, analysis, account, issued, life)
+            return self._identity.sign(document).to_bytes()
+
+        return self._ledger.reserve(asked, signed)  # 4
+
+    def settle(self, round_id: str, accepted: int) -> bytes:
+        """The signed final certificate for the reports that arrived; the same bytes for the same number.
+
+        `accepted` is the analyst's word: the honest node counts messages too, but the ledger does not hear it.
+
+        Raises:
+            UnknownRoundError: never certified here.
+            RoundStateError: settled for another number, or released, or more reports than the plan allows.
+            TooFewReportsError: fewer than the plan's minimum.
+            CannotCertify: no sound bound for that number.
+            LedgerError: the database failed.
+        """
+        charge = self._ledger.charge(round_id)
+        stored = stored_final_certificate(charge, accepted)
+        if stored is not None:
+            return stored
+        plan = _stored_plan(charge.plan)
+        _check_accepted(plan, accepted)
+        cost, analysis = final_cost(plan, charge.cost.mechanism, accepted, charge.epsilon)
+        real = Settlement(accepted, cost, analysis.bounds.certified)
+
+        def signed(account: Account) -> bytes:
+            deployment, issued = self._roster.deployment, self._clock()
+            document = certificate(FINAL, deployment, round_id, plan, cost, analysis, account, issued, self._lifetime)
+            return self._identity.sign(document).to_bytes()
+
+        return self._ledger.settle(round_id, real, signed)
+
+    def release(self, round_id: str, discards: Sequence[bytes]) -> None:
+        """Gives a reservation back. docs/adr/0003.
+
+        1. Every discard is signed by the node of the route it names.
+        2. It is for this round, and says that nothing was forwarded.
+        3. No node of the route is missing.
+
+        Raises:
+            UnknownRoundError: never certified here.
+            DocumentError: a discard cannot be believed.
+            RoundStateError: step 2 or 3, naming the nodes; or the round was settled.
+        """
+        route = _stored_plan(self._ledger.charge(round_id).plan).route
+        missing = set(route)
+        for data in discards:
+            discard = self._discard(Signed.from_bytes(data), route)  # 1
+            if discard.round_id != round_id:  # 2
+                raise RoundStateError(f"{discard.node} discarded round {discard.round_id}, not {round_id}")
+            if discard.forwarded:
+                raise RoundStateError(f"{discard.node} has forwarded messages of round {round_id}: its charge stays")
+            missing.discard(discard.node)
+        if missing:  # 3
+            names = ", ".join(sorted(missing))
+            raise RoundStateError(
+                f"no discard of round {round_id} from {names}: its charge stays until all have signed"
+            )
+        self._ledger.release(round_id)
+
+    def budget(self, population: str) -> Statement:
+        """What the population has spent and has left. Raises `UsageError` for one without a budget."""
+        return self._ledger.statement(population)
+
+    def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
+        if signed.signer not in route:
+            raise RoundStateError(f"a discard of {signed.signer!r} means nothing here: the route is {', '.join(route)}")
+        discard = verify_from(self._roster.party(signed.signer), signed, Discard)
+        if discard.node != signed.signer:
+            raise RoundStateError(f"{signed.signer} signed a discard in the name of {discard.node!r}")
+        return discard
+
+
+def _stored_plan(text: str) -> RoundPlan:
+    try:
+        return from_json(text, RoundPlan)
+    except MalformedDocumentError as error:
+        raise LedgerError(f"a plan in the ledger is damaged: {error}; restore a backup") from error
+
+
+def _check_accepted(plan: RoundPlan, accepted: int) -> None:
+    if accepted < plan.min_reports:
+        raise TooFewReportsError(
+            f"{accepted} reports are fewer than the round's minimum, {plan.min_reports}: there is no final certificate"
+        )
+    if accepted > plan.max_reports:
+        raise RoundStateError(f"{accepted} reports are more than the round's maximum, {plan.max_reports}")
+
+
+class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
+    """gRPC in front of an `Accountant`. Errors are typed by the server's interceptor."""
+
+    def __init__(self, accountant: Accountant) -> None:
+        self._accountant = accountant
+        # One change at a time in this process: two would only compute one of the compositions in vain.
+        self._changing = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def Certify(  # noqa: N802 - the name in the .proto
+        self,
+        request: accountant_pb2.CertifyRequest,
+        context: Context,  # noqa: ARG002
+    ) -> accountant_pb2.CertifyResponse:
+        """See accountant.proto."""
+        async with self._changing:
+            signed = await asyncio.to_thread(self._accountant.certify, request.round_id, request.plan)
+        self._log.info("certified", round=request.round_id)
+        return accountant_pb2.CertifyResponse(certificate=signed)
+
+    async def Settle(  # noqa: N802
+        self,
+        request: accountant_pb2.SettleRequest,
+        context: Context,  # noqa: ARG002
+    ) -> accountant_pb2.SettleResponse:
+        """See accountant.proto."""
+        async with self._changing:
+            signed = await asyncio.to_thread(self._accountant.settle, request.round_id, request.accepted)
+        self._log.info("settled", round=request.round_id, accepted=request.accepted)
+        return accountant_pb2.SettleResponse(certificate=signed)
+
+    async def Release(  # noqa: N802
+        self,
+        request: accountant_pb2.ReleaseRequest,
+        context: Context,  # noqa: ARG002
+    ) -> accountant_pb2.ReleaseResponse:
+        """See accountant.proto."""
+        await asyncio.to_thread(self._accountant.release, request.round_id, tuple(request.discards))
+        self._log.info("released", round=request.round_id)
+        return accountant_pb2.ReleaseResponse()
+
+    async def GetBudget(  # noqa: N802
+        self,
+        request: accountant_pb2.GetBudgetRequest,
+        context: Context,  # noqa: ARG002
+    ) -> accountant_pb2.GetBudgetResponse:
+        """See accountant.proto. An infinite ε: no finite bound."""
+        statement = await asyncio.to_thread(self._accountant.budget, request.population)
+        return accountant_pb2.GetBudgetResponse(
+            limit_epsilon=statement.budget.epsilon,
+            delta=statement.budget.delta,
+            spent_epsilon=statement.spent.epsilon,
+            left_epsilon=statement.left,
+            entries=[
+                accountant_pb2.LedgerEntry(
+                    entry=charge.entry,
+                    round_id=charge.round_id,
+                    state=charge.state.value,
+                    epsilon=charge.epsilon,
+                    delta=charge.cost.delta,
+                    mechanism=to_json(charge.cost.mechanism).decode(),
+                )
+                for charge in statement.charges
+            ],
+        )
+
+
+def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountant, Ledger]:
+    """The accountant of a configuration, and its ledger, to be closed.
+
+    Raises:
+        ConfigError: keys, budgets or the ledger's URL are wrong.
+        LedgerError: the ledger is damaged or of another version.
+    """
+    strangers = sorted(set(config.populations) - {population.name for population in roster.populations})
+    if strangers:
+        raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(strangers)}")
+    identity = load_identity(config.keys, config.name)
+    party = roster.the("accountant")
+    if (config.name, identity.public_key.hex()) != (party.name, party.identity_key):
+        raise ConfigError(
+            f"{config.name!r} with the key in {config.keys} is not the roster's accountant {party.name!r}; check "
+            "`name` and `keys`"
+        )
+    try:
+        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
+    budgets = {name: Budget(one.epsilon, one.delta, one.adjacency) for name, one in config.populations.items()}
+    ledger = Ledger.open(config.ledger_url, budgets, now)
+    lifetime = round(config.certificate_days * 86_400_000)
+    return Accountant(identity, roster, ledger, lifetime), ledger
+
+
+def create_service(config: AccountantConfig, roster: Roster, accountant: Accountant) -> Service:
+    """The gRPC server, not yet listening."""
+    servicer = AccountantServicer(accountant)
+    return Service(
+        config,
+        roster,
+        RULES,
+        [NAME],
+        lambda server: accountant_pb2_grpc.add_AccountantServicer_to_server(servicer, server),
+    )

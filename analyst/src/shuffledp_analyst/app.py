@@ -1,0 +1,74 @@
+"""The analyst's parts put together from its configuration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.coordinator import Coordinator
+from shuffledp_analyst.ending import Surroundings
+from shuffledp_analyst.peers import Peers
+from shuffledp_analyst.records import Records
+from shuffledp_analyst.service import make_service
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import ConfigError
+from shuffledp_core.keys import Identity, load_identity, load_roster
+from shuffledp_core.transport.announce import Announcer
+from shuffledp_core.transport.service import Service
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """A server that is not started yet, and what must run beside it."""
+
+    service: Service
+    background: tuple[Callable[[], Awaitable[None]], ...]
+
+
+def assemble(config: AnalystConfig) -> Analyst:
+    """The analyst of a configuration. Raises `ConfigError` for keys or a state folder that cannot be used."""
+    roster = load_roster(config.roster, config.root_key)
+    identity = load_identity(config.keys, config.name)
+    _check_identity(roster, identity)
+    announcer = None if config.broker is None else Announcer(config.broker)
+    coordinator = Coordinator(
+        Surroundings(
+            config=config,
+            deployment=roster.deployment,
+            identity=identity,
+            peers=Peers(config, roster),
+            records=_open_records(config),
+            clock=_clock,
+            publish=_nowhere if announcer is None else announcer.publish,
+        ),
+        roster,
+    )
+    background = (coordinator.run,) if announcer is None else (coordinator.run, announcer.run)
+    return Analyst(make_service(config, roster, coordinator), background)
+
+
+def _check_identity(roster: Roster, identity: Identity) -> None:
+    party = roster.the("analyst")
+    if (party.name, party.identity_key) != (identity.name, identity.public_key.hex()):
+        raise ConfigError(
+            f"{identity.name!r} with the key configured here is not the roster's analyst {party.name!r}; "
+            "check `name` and `keys`"
+        )
+
+
+def _open_records(config: AnalystConfig) -> Records:
+    try:
+        return Records(config.state)
+    except OSError as error:
+        raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
+
+
+def _clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _nowhere(topic: str, payload: bytes) -> None:
+    """Without a broker, clients ask the analyst itself."""
+    del topic, payload

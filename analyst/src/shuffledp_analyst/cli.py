@@ -1,0 +1,46 @@
+"""`shuffledp-analyst --config FILE`: the analyst's process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp_analyst.app import assemble
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_core.config import load_config
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.logs import configure_logs
+from shuffledp_core.transport.service import run_until_signal
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+async def serve(config: AnalystConfig) -> None:
+    """Runs the analyst until SIGTERM or SIGINT. Raises `ConfigError` for a configuration that cannot work."""
+    analyst = assemble(config)
+    await run_until_signal(analyst.service, background=analyst.background)
+
+
+@app.command()
+def _run(config: Annotated[Path, typer.Option(help="TOML file; see deploy/config for a sample")]) -> None:
+    """Runs the analyst: opens rounds, reads the shuffled messages, publishes results."""
+    settings = load_config(config, AnalystConfig)
+    configure_logs(settings.log_level)
+    asyncio.run(serve(settings))
+
+
+def main() -> None:
+    """Entry point: one line on standard error and the error's exit code when something is wrong."""
+    try:
+        app()
+    except ShuffleDPError as error:
+        sys.stderr.write(f"shuffledp-analyst: {error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Configuration of the analyst's process."""
+
+from __future__ import annotations
+
+from shuffledp_core.config import ServiceConfig
+
+
+class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
+    """What the analyst needs beside the common keys. All times in seconds, above 0.
+
+    `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a restart).
+    `mix_timeout_seconds`: from the end of the submissions until the last node has delivered.
+    `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
+    `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
+    """
+
+    recovery_seconds: float = 60.0
+    mix_timeout_seconds: float = 3600.0
+    call_seconds: float = 30.0
+    certify_seconds: float = 300.0
+    discard_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "recovery_seconds",
+            "mix_timeout_seconds",
+            "call_seconds",
+            "certify_seconds",
+            "discard_seconds",
+        ):
+            if not 0 < getattr(self, name) <= 366 * 86400:
+                raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")

@@ -1,0 +1,195 @@
+"""All rounds of this analyst: opening and finding them, and bringing interrupted ones to their end after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from shuffledp_analyst.batches import read_header
+from shuffledp_analyst.ending import Surroundings, end_failed, end_published
+from shuffledp_analyst.opening import read_plan
+from shuffledp_analyst.progress import ENDED, Event, Progress
+from shuffledp_analyst.round import Stage
+from shuffledp_analyst.running import RunningRound
+from shuffledp_core.documents.models import BatchHeader, Result, Roster
+from shuffledp_core.documents.signed import Signed, verify
+from shuffledp_core.errors import (
+    AccessDenied,
+    RoundFailed,
+    RoundStateError,
+    ShuffleDPError,
+    UnknownRoundError,
+)
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.chunks import CHUNK_BYTES
+from shuffledp_proto.v1 import batch_pb2
+
+
+class Coordinator:
+    """The analyst's rounds, running (in memory) and ended (on disk). One instance per process and state folder."""
+
+    def __init__(self, around: Surroundings, roster: Roster) -> None:
+        self._around = around
+        self._roster = roster
+        self._rounds: dict[str, RunningRound] = {}
+        self._progress: dict[str, Progress] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._broken = asyncio.Event()
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Background task of the process: takes up what a crash interrupted, then waits for the first broken round.
+
+        A round that cannot even fail (its record cannot be written) takes the process down: after the restart the
+        record says what to do. Cancelling this stops all rounds where they are.
+        """
+        for round_id in self._around.records.unfinished():
+            progress = self._progress[round_id] = Progress()
+            self._start(round_id, self._take_up(round_id, progress))
+        try:
+            await self._broken.wait()
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Cancels every round; the records say what is left to do at the next start."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, round_id: str, life: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(life)
+        self._tasks.add(task)
+
+        def over(done: asyncio.Task[None]) -> None:
+            if not done.cancelled() and done.exception() is not None:
+                self._broken.set()  # kept in the set: `run` raises it
+                return
+            self._tasks.discard(done)
+            self._rounds.pop(round_id, None)
+            self._progress.pop(round_id, None)
+
+        task.add_done_callback(over)
+
+    async def _take_up(self, round_id: str, progress: Progress) -> None:
+        around = self._around
+        route = around.records.plan(round_id).route
+        if not around.records.has_ended(round_id):
+            self._log.warning("interrupted round", round=round_id)
+            error = RoundFailed("the analyst was restarted while the round was open; open a new one")
+            await end_failed(around, round_id, route, error, progress)
+        elif self._result(round_id).outcome == "published":
+            await end_published(around, round_id, route, progress)
+        else:
+            await end_failed(around, round_id, route, None, progress)
+
+    def _result(self, round_id: str) -> Result:
+        signed = Signed.from_bytes(self._around.records.result(round_id))
+        identity = self._around.identity
+        return verify(signed, Result, identity.name, identity.public_key)
+
+    # For the operator
+
+    async def open(self, plan: bytes) -> tuple[str, bytes]:
+        """Opens a round from the JSON of a plan: its identifier and announcement.
+
+        Raises:
+            ConfigError: the plan is impossible.
+            ShuffleDPError: whatever made the opening fail; the round has then failed as any other.
+        """
+        checked = read_plan(plan, self._roster)
+        round_id = secrets.token_hex(16)
+        self._around.records.create(round_id, checked)
+        running = RunningRound(self._around, round_id, checked)
+        self._rounds[round_id] = running
+        self._progress[round_id] = running.progress
+        self._start(round_id, running.run())
+        try:
+            return round_id, await asyncio.shield(running.opened)
+        except ShuffleDPError:
+            async for _ in running.progress.follow():  # until the nodes and the ledger are seen to
+                pass
+            raise
+
+    async def follow(self, round_id: str) -> AsyncIterator[Event]:
+        """The events of a round until its end; of an ended one only the end. `UnknownRoundError` for any other."""
+        progress = self._progress.get(round_id)
+        if progress is None:
+            yield Event(ENDED, result=self.result(round_id))
+            return
+        async for event in progress.follow():
+            yield event
+
+    def end_submissions(self, round_id: str) -> None:
+        """Closes now; harmless when the submissions have ended already."""
+        running = self._rounds.get(round_id)
+        if running is not None:
+            running.end_submissions()
+        else:
+            self.result(round_id)
+
+    def abort(self, round_id: str, reason: str) -> None:
+        """Gives a running round up; `RoundStateError` for an ended one."""
+        running = self._rounds.get(round_id)
+        if running is not None:
+            running.abort(reason)
+            return
+        self.result(round_id)
+        raise RoundStateError(f"round {round_id} has ended already")
+
+    # For the last node
+
+    async def deliver(self, peer: str, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
+        """Takes the final batch of whichever round its header names.
+
+        Raises:
+            AccessDenied: the caller is not the last node of that round.
+            UnknownRoundError: no such round here.
+            ShuffleDPError: as `RunningRound.deliver`.
+        """
+        data = await read_header(parts)
+        header = verify_from(self._roster.party(peer), Signed.from_bytes(data), BatchHeader)
+        plan = self._around.records.plan(header.round_id)
+        if peer != plan.route[-1]:
+            raise AccessDenied(f"{peer!r} is not the last node of round {header.round_id}; only that one delivers")
+        running = self._rounds.get(header.round_id)
+        if running is not None and running.round.stage is not Stage.FAILED:
+            await running.deliver(header, parts)
+        elif self._result(header.round_id).board_digest != header.digest:
+            raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
+
+    # For everybody
+
+    def announcement(self, round_id: str) -> bytes:
+        """The announcement of a round, or of the newest open one for an empty identifier."""
+        if round_id:
+            return self._around.records.announcement(round_id)
+        for known, running in reversed(self._rounds.items()):
+            if running.round.stage is Stage.OPEN:
+                return self._around.records.announcement(known)
+        raise UnknownRoundError("no round is open; name a round, or wait for the next one")
+
+    def result(self, round_id: str) -> bytes:
+        """The signed result; `UnknownRoundError` until the round has ended."""
+        return self._around.records.result(round_id)
+
+    def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
+        """The published board in chunks with their offsets; `UnknownRoundError` when there is none."""
+        return _file_chunks(self._around.records.board(round_id))
+
+
+async def _file_chunks(path: Path) -> AsyncIterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        offset = 0
+        while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield offset, data
+            offset += len(data)

@@ -1,0 +1,131 @@
+"""How a round ends: its result is announced, every node erases it, and the budget comes back where that is sound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS, Peers
+from shuffledp_analyst.progress import ENDED, Event, Progress
+from shuffledp_analyst.records import Records
+from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import ShuffleDPError, UnreachableError
+from shuffledp_core.keys import Identity
+from shuffledp_core.transport.announce import result_topic
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What every round of this analyst shares. `clock` gives milliseconds since 1970; `publish` takes topic, bytes."""
+
+    config: AnalystConfig
+    deployment: str
+    identity: Identity
+    peers: Peers
+    records: Records
+    clock: Callable[[], int]
+    publish: Callable[[str, bytes], None]
+
+    def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
+        """The signed word that a round failed, and why; nothing else of it."""
+        return self.identity.sign(
+            Result(
+                deployment=self.deployment,
+                round_id=round_id,
+                outcome="failed",
+                reason=str(error),
+                error=type(error).__name__,
+            )
+        )
+
+    def announce_end(self, round_id: str, progress: Progress) -> None:
+        """Tells the broker and all followers the result that is on disk."""
+        result = self.records.result(round_id)
+        self.publish(result_topic(self.deployment, round_id), result)
+        progress.report(Event(ENDED, result=result))
+
+
+async def end_failed(
+    around: Surroundings, round_id: str, route: Sequence[str], error: ShuffleDPError | None, progress: Progress
+) -> None:
+    """Ends a round without a result; returns when nothing is left to do for it.
+
+    The nodes are asked once before the failure is announced, so that the budget is back by then if they all answer.
+    `error` is None for a round whose failed result is on disk already.
+    """
+    discarding = Discarding(around.peers, round_id, route, release=True)
+    done = await discarding.attempt()
+    if error is not None:
+        around.records.fail(round_id, around.failed_result(round_id, error))
+    around.announce_end(round_id, progress)
+    if not done:
+        await discarding.persist(around.config.discard_seconds)
+    around.records.finish(round_id)
+
+
+async def end_published(around: Surroundings, round_id: str, route: Sequence[str], progress: Progress) -> None:
+    """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
+    around.announce_end(round_id, progress)
+    await Discarding(around.peers, round_id, route, release=False).persist(around.config.discard_seconds)
+    around.records.finish(round_id)
+
+
+class Discarding:
+    """Asks each node of a route for its discard, then the accountant for the release if that is sound.
+
+    Sound is: every node of the route says that nothing left it. One of them is honest by assumption, and without
+    its layer nothing can be read. docs/protocol.md, section "Discards".
+    """
+
+    def __init__(self, peers: Peers, round_id: str, route: Sequence[str], *, release: bool) -> None:
+        self._peers = peers
+        self._round_id = round_id
+        self._missing = list(route)
+        self._discards: list[Signed] = []
+        self._release = release
+        self._log = structlog.get_logger().bind(round=round_id)
+
+    async def attempt(self) -> bool:
+        """One call to everybody who is missing; whether nothing is left to do."""
+        answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
+        self._missing = [name for name, answered in zip(self._missing, answers, strict=True) if not answered]
+        if self._missing or not self._release:
+            return not self._missing
+        try:
+            await self._peers.release(self._round_id, self._discards)
+        except UnreachableError as error:
+            self._log.warning("release postponed", reason=str(error))
+            return False
+        except ShuffleDPError as error:
+            self._log.warning("release refused", reason=str(error))
+        else:
+            self._log.info("released")
+        return True
+
+    async def persist(self, seconds: float) -> None:
+        """Attempts until nothing is left to do, or for so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + seconds, RETRY_SECONDS
+        while not await self.attempt():
+            if loop.time() > deadline:
+                self._log.warning("discards given up", missing=self._missing)
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+    async def _ask(self, name: str) -> bool:
+        try:
+            discard, forwarded = await self._peers.delete(name, self._round_id)
+        except ShuffleDPError as error:
+            self._log.warning("no discard yet", node=name, reason=str(error))
+            return False
+        if forwarded and self._release:
+            self._log.warning("not released: something was forwarded", node=name)
+            self._release = False
+        self._discards.append(discard)
+        return True

@@ -1,0 +1,200 @@
+"""What the analyst checks before a round is announced, and the manifest it signs. Pure.
+
+docs/protocol.md, section "Opening". Nothing that another party answers is passed on unverified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from shuffledp_analyst.estimators import check_informative
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import (
+    Certificate,
+    Countersignature,
+    Manifest,
+    Party,
+    Roster,
+    RoundKey,
+    RoundPlan,
+)
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import (
+    CannotCertify,
+    DocumentError,
+    ExpiredDocumentError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    RoundKeyError,
+    UsageError,
+)
+from shuffledp_core.keys import verify_from
+from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
+from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
+from shuffledp_core.onion.suites import suite_named
+
+MAX_SYMBOLS: Final = 2**15
+"""Largest histogram: its estimates with errors and intervals must fit into one signed result (4 MiB)."""
+
+
+def read_plan(data: bytes, roster: Roster) -> RoundPlan:
+    """The operator's plan, checked against the roster.
+
+    1. It parses strictly.
+    2. Its population is in the roster.
+    3. Its route has 2 to 16 parties of the roster, all nodes (the plan itself refuses repeats).
+    4. Suite and mechanism are known; a histogram's result fits into a document.
+
+    Raises:
+        UsageError: the plan says something impossible, with the value.
+        ConfigError: unknown suite.
+    """
+    try:  # 1
+        plan = from_json(data, RoundPlan)
+    except MalformedDocumentError as error:
+        raise UsageError(f"the plan cannot be read: {error}") from error
+    try:
+        roster.population(plan.population)  # 2
+        parties = [roster.party(name) for name in plan.route]  # 3
+    except ForeignDocumentError as error:
+        raise UsageError(f"{error}; the plan must name populations and nodes of the roster") from error
+    if not 2 <= len(parties) <= MAX_HOPS:
+        raise UsageError(f"the route must have 2 to {MAX_HOPS} nodes, not {len(parties)}")
+    for party in parties:
+        if party.role != "node":
+            raise UsageError(f"{party.name!r} is the {party.role}, not a node; the route may only name nodes")
+    suite_named(plan.suite)  # 4
+    if plan.mechanism not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
+    if plan.mechanism == KRRHistogram.kind and plan.size > MAX_SYMBOLS:
+        raise UsageError(f"a histogram may have at most {MAX_SYMBOLS} symbols, not {plan.size}")
+    return plan
+
+
+def check_plan_certificate(
+    signed: Signed, accountant: Party, deployment: str, round_id: str, plan: RoundPlan, closes_at: int
+) -> Certificate:
+    """The accountant's word on the plan.
+
+    1. Signed by the accountant, for this round and deployment, at stage "plan".
+    2. For this plan: population, mechanism, domain, reports, colluding users, nodes, adjacency, delta.
+    3. It holds, and until the submissions close.
+    4. Its messages carry information.
+
+    Raises:
+        DocumentError: step 1 or 2; `ExpiredDocumentError`: step 3.
+        CannotCertify: it does not hold.
+        UsageError: step 4.
+    """
+    certificate = verify_from(accountant, signed, Certificate)  # 1
+    _same(certificate, "deployment", certificate.deployment, deployment)
+    _same(certificate, "round_id", certificate.round_id, round_id)
+    _same(certificate, "stage", certificate.stage, "plan")
+    size = certificate.mechanism.domain - (0 if isinstance(certificate.mechanism, KRRHistogram) else 1)
+    for field, found, wanted in (  # 2
+        ("population", certificate.population, plan.population),
+        ("mechanism", certificate.mechanism.kind, plan.mechanism),
+        ("size", size, plan.size),
+        ("users", certificate.users, plan.min_reports),
+        ("honest", certificate.honest, plan.min_reports - plan.colluding),
+        ("nodes", certificate.nodes, len(plan.route)),
+        ("adjacency", certificate.adjacency, plan.adjacency),
+        ("delta", certificate.delta, plan.delta),
+    ):
+        _same(certificate, field, found, wanted)
+    if not certificate.holds:  # 3
+        raise CannotCertify(f"the accountant's certificate for epsilon {plan.epsilon} does not hold; ask for more")
+    if closes_at > certificate.expires_at:
+        raise ExpiredDocumentError(
+            f"the certificate expires {closes_at - certificate.expires_at} ms before the submissions would close; "
+            "ask for a shorter open_seconds"
+        )
+    check_informative(certificate.mechanism)  # 4
+    return certificate
+
+
+def check_final_certificate(signed: Signed, accountant: Party, plan: Certificate, accepted: int) -> Certificate:
+    """The accountant's word on the reports that arrived: the plan's certificate but for what depends on their number.
+
+    Raises:
+        DocumentError: not the accountant's, or for other parameters.
+    """
+    certificate = verify_from(accountant, signed, Certificate)
+    for field, found, wanted in (
+        ("deployment", certificate.deployment, plan.deployment),
+        ("round_id", certificate.round_id, plan.round_id),
+        ("stage", certificate.stage, "final"),
+        ("population", certificate.population, plan.population),
+        ("mechanism", certificate.mechanism, plan.mechanism),
+        ("users", certificate.users, accepted),
+        ("honest", certificate.honest, accepted - (plan.users - plan.honest)),
+        ("nodes", certificate.nodes, plan.nodes),
+        ("adjacency", certificate.adjacency, plan.adjacency),
+        ("delta", certificate.delta, plan.delta),
+    ):
+        _same(certificate, field, found, wanted)
+    return certificate
+
+
+def _same(certificate: Certificate, field: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise ForeignDocumentError(
+            f"the accountant's {certificate.stage} certificate is for another round or plan: "
+            f"its {field} is {found!r}, not {wanted!r}"
+        )
+
+
+def check_round_key(signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str) -> None:
+    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under this certificate."""
+    try:
+        key = verify_from(node, signed, RoundKey)
+    except DocumentError as error:
+        raise RoundKeyError(f"{node.name} did not answer with a round key of its own: {error}") from error
+    wanted = (round_id, node.name, position, suite, document_digest(certificate))
+    if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != wanted:
+        raise RoundKeyError(
+            f"the round key of {node.name} is for position {key.position} of round {key.round_id} with suite "
+            f"{key.suite!r}, or for another certificate; expected position {position} of {round_id} with {suite!r}"
+        )
+    if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
+        raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
+
+
+def make_manifest(
+    deployment: str,
+    certificate: Certificate,
+    signed: Signed,
+    keys: Sequence[Signed],
+    plan: RoundPlan,
+    times: tuple[int, int],
+) -> Manifest:
+    """The manifest of a round; `times` are opening and closing, in milliseconds.
+
+    Raises:
+        UsageError: the mechanism needs more messages per user than a round carries.
+    """
+    try:
+        geometry = Geometry.of(certificate.mechanism, plan.suite, len(plan.route))
+    except ValueError as error:
+        raise UsageError(
+            f"this plan cannot be carried out: {error}; ask for a smaller size or a larger epsilon"
+        ) from error
+    return Manifest(
+        deployment=deployment,
+        round_id=certificate.round_id,
+        certificate=signed,
+        route=tuple(keys),
+        geometry=geometry,
+        min_reports=plan.min_reports,
+        max_reports=plan.max_reports,
+        opens_at=times[0],
+        closes_at=times[1],
+    )
+
+
+def check_countersignature(signed: Signed, node: Party, manifest: Signed, round_id: str) -> None:
+    """Raises `DocumentError` unless this node countersigned exactly this manifest."""
+    said = verify_from(node, signed, Countersignature)
+    if (said.round_id, said.node, said.manifest_digest) != (round_id, node.name, document_digest(manifest)):
+        raise ForeignDocumentError(f"{node.name} countersigned another manifest than that of round {round_id}")

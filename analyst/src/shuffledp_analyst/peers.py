@@ -1,0 +1,168 @@
+"""Calls to the nodes and the accountant. Every call has its own channel, so that a restarted party is found at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Final, TypeVar
+
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.progress import DONE, FAILED, MIXING, OPEN, RELAYING, NodeStatus
+from shuffledp_core.documents.models import Discard, Party, Roster, RoundPlan
+from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.errors import ForeignDocumentError, UnreachableError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import channel_to
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, node_pb2, node_pb2_grpc
+
+RETRY_SECONDS: Final = 0.2
+"""Pause before a party that did not answer is asked again; it doubles up to `MAX_RETRY_SECONDS`."""
+
+MAX_RETRY_SECONDS: Final = 5.0
+
+_PHASES: Final = {
+    node_pb2.ROUND_PHASE_OPEN: OPEN,
+    node_pb2.ROUND_PHASE_MIXING: MIXING,
+    node_pb2.ROUND_PHASE_RELAYING: RELAYING,
+    node_pb2.ROUND_PHASE_DONE: DONE,
+    node_pb2.ROUND_PHASE_FAILED: FAILED,
+}
+
+T = TypeVar("T")
+
+
+class Peers:
+    """The other parties of the deployment, as the analyst calls them. Errors are typed; see `rpc_errors`."""
+
+    def __init__(self, config: AnalystConfig, roster: Roster) -> None:
+        self._config = config
+        self._roster = roster
+        self.accountant: Party = roster.the("accountant")
+
+    def node(self, name: str) -> Party:
+        """The roster's entry of a node."""
+        return self._roster.party(name)
+
+    @asynccontextmanager
+    async def _nodes(self, name: str) -> AsyncIterator[node_pb2_grpc.NodeAsyncStub]:
+        async with channel_to(self.node(name), self._config.keys, self._roster) as channel, translated(name):
+            yield node_pb2_grpc.NodeStub(channel)
+
+    @asynccontextmanager
+    async def _accountants(self) -> AsyncIterator[accountant_pb2_grpc.AccountantAsyncStub]:
+        party = self.accountant
+        async with channel_to(party, self._config.keys, self._roster) as channel, translated(party.name):
+            yield accountant_pb2_grpc.AccountantStub(channel)
+
+    async def certify(self, round_id: str, plan: RoundPlan) -> Signed:
+        """The plan's certificate; the ledger is charged. Not verified yet."""
+        request = accountant_pb2.CertifyRequest(round_id=round_id, plan=to_json(plan))
+        async with self._accountants() as stub:
+            response = await stub.Certify(request, timeout=self._config.certify_seconds)
+        return Signed.from_bytes(response.certificate)
+
+    async def settle(self, round_id: str, accepted: int) -> Signed:
+        """The final certificate. Not verified yet."""
+        request = accountant_pb2.SettleRequest(round_id=round_id, accepted=accepted)
+        async with self._accountants() as stub:
+            response = await stub.Settle(request, timeout=self._config.certify_seconds)
+        return Signed.from_bytes(response.certificate)
+
+    async def release(self, round_id: str, discards: Sequence[Signed]) -> None:
+        """Gives the reservation back."""
+        request = accountant_pb2.ReleaseRequest(round_id=round_id, discards=[one.to_bytes() for one in discards])
+        async with self._accountants() as stub:
+            await stub.Release(request, timeout=self._config.call_seconds)
+
+    async def prepare(self, name: str, position: int, certificate: Signed, suite: str) -> Signed:
+        """A node's round key. Not verified yet."""
+        request = node_pb2.PrepareRoundRequest(certificate=certificate.to_bytes(), position=position, suite=suite)
+        async with self._nodes(name) as stub:
+            response = await stub.PrepareRound(request, timeout=self._config.call_seconds)
+        return Signed.from_bytes(response.round_key)
+
+    async def set_manifest(self, name: str, manifest: Signed) -> Signed:
+        """A node's countersignature. Not verified yet."""
+        request = node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
+        async with self._nodes(name) as stub:
+            response = await stub.SetManifest(request, timeout=self._config.call_seconds)
+        return Signed.from_bytes(response.countersignature)
+
+    async def close(self, name: str, round_id: str) -> int:
+        """Ends the submissions at the entry node; how many it accepted."""
+        async with self._nodes(name) as stub:
+            response = await stub.CloseRound(
+                node_pb2.CloseRoundRequest(round_id=round_id), timeout=self._config.call_seconds
+            )
+        return response.accepted
+
+    async def delete(self, name: str, round_id: str) -> tuple[Signed, bool]:
+        """A node's discard, verified, and whether the node says that something left it."""
+        async with self._nodes(name) as stub:
+            response = await stub.DeleteRound(
+                node_pb2.DeleteRoundRequest(round_id=round_id), timeout=self._config.call_seconds
+            )
+        signed = Signed.from_bytes(response.discard)
+        discard = verify_from(self.node(name), signed, Discard)
+        if (discard.round_id, discard.node) != (round_id, name):
+            raise ForeignDocumentError(f"{name} discards round {discard.round_id} instead of {round_id}")
+        return signed, discard.forwarded
+
+    async def watch(self, name: str, round_id: str) -> AsyncIterator[NodeStatus]:
+        """A node's status at every change, across its restarts, until it says that it is done or has failed.
+
+        Raises:
+            UnreachableError: it was away longer than `recovery_seconds`.
+            UnknownRoundError: it has lost the round.
+        """
+        loop = asyncio.get_running_loop()
+        lost: float | None = None
+        pause = RETRY_SECONDS
+        while True:
+            try:
+                async with aclosing(self._watch_once(name, round_id)) as statuses:
+                    async for status in statuses:
+                        lost, pause = None, RETRY_SECONDS
+                        yield status
+                        if status.last:
+                            return
+            except UnreachableError as error:
+                if lost is not None and loop.time() - lost > self._config.recovery_seconds:
+                    raise UnreachableError(
+                        f"{name} has been away for more than {self._config.recovery_seconds} s: {error}"
+                    ) from error
+            lost = loop.time() if lost is None else lost
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+    async def _watch_once(self, name: str, round_id: str) -> AsyncGenerator[NodeStatus]:
+        async with self._nodes(name) as stub:
+            async for status in stub.WatchRound(node_pb2.WatchRoundRequest(round_id=round_id)):
+                yield NodeStatus(
+                    phase=_PHASES.get(status.phase, ""),
+                    accepted=status.accepted,
+                    done=status.done,
+                    total=status.total,
+                    seconds={MIXING: status.mixing_seconds, RELAYING: status.relaying_seconds},
+                    error=status.error,
+                    reason=status.reason,
+                )
+
+    async def persistently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeats an idempotent call while its party does not answer, for `recovery_seconds`.
+
+        Raises:
+            UnreachableError: nobody answered in all that time. Other errors pass at once.
+        """
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + self._config.recovery_seconds, RETRY_SECONDS
+        while True:
+            try:
+                return await call()
+            except UnreachableError:
+                if loop.time() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)

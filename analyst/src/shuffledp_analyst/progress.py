@@ -1,0 +1,99 @@
+"""What followers of a round see: the newest event of every stage, then each change, until the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+ACCEPTING: Final = "accepting"
+MIXING: Final = "mixing"
+RELAYING: Final = "relaying"
+DECODING: Final = "decoding"
+CERTIFYING: Final = "certifying"
+ENDED: Final = "ended"
+
+OPEN: Final = "open"
+DONE: Final = "done"
+FAILED: Final = "failed"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One stage at one party; `seconds` is 0 until the stage is over there. Only "ended" has a result."""
+
+    stage: str
+    node: str = ""
+    done: int = 0
+    total: int = 0
+    seconds: float = 0.0
+    result: bytes = b""
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What a node says of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
+
+    `done` of `total` records are through the present phase; `seconds` are those of finished phases.
+    """
+
+    phase: str
+    accepted: int = 0
+    done: int = 0
+    total: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    reason: str = ""
+
+    @property
+    def last(self) -> bool:
+        """Whether the round has ended at this node."""
+        return self.phase in {DONE, FAILED}
+
+
+class Progress:
+    """The events of one round. A slow follower misses intermediate counts, never a stage."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, str], tuple[int, Event]] = {}
+        self._version = 0
+        self._changed = asyncio.Event()
+
+    def report(self, event: Event) -> None:
+        """Replaces the newest event of its stage and party and wakes the followers, if it is news."""
+        key = (event.stage, event.node)
+        known = self._newest.get(key)
+        if known is not None and known[1] == event:
+            return
+        self._version += 1
+        self._newest[key] = (self._version, event)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def newest(self, stage: str, node: str = "") -> Event:
+        """The newest event of a stage at a party; an empty one when there is none."""
+        return self._newest.get((stage, node), (0, Event(stage, node)))[1]
+
+    def report_work(self, node: str, status: NodeStatus) -> None:
+        """The mixing and relaying of one node, as its status tells it."""
+        for stage in (MIXING, RELAYING):
+            seconds = status.seconds.get(stage, 0.0)
+            if stage == status.phase:
+                self.report(Event(stage, node, status.done, status.total, seconds))
+            elif seconds > 0:
+                total = self.newest(stage, node).total
+                self.report(Event(stage, node, total, total, seconds))
+
+    async def follow(self) -> AsyncIterator[Event]:
+        """The state now, oldest change first, then every change; ends after "ended"."""
+        seen = 0
+        while True:
+            changed = self._changed
+            for version, event in sorted(self._newest.values(), key=lambda item: item[0]):
+                if version > seen:
+                    seen = version
+                    yield event
+                    if event.stage == ENDED:
+                        return
+            await changed.wait()

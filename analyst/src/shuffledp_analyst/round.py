@@ -1,0 +1,152 @@
+"""The state of one round at the analyst. Pure: no clocks, no sockets, no files.
+
+Legal orders of calls, from `Stage.PLANNED`:
+
+    opened -> end_submissions -> closed and delivered, in either order -> decoding -> certifying -> published
+
+`failed` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is a
+`RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from shuffledp_core.documents.models import BatchHeader, RoundPlan
+from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
+from shuffledp_core.onion.geometry import Geometry
+
+
+class Stage(StrEnum):
+    """Where a round stands."""
+
+    PLANNED = "planned"
+    OPEN = "open"
+    CLOSING = "closing"
+    DECODING = "decoding"
+    CERTIFYING = "certifying"
+    PUBLISHED = "published"
+    FAILED = "failed"
+
+
+class Round:
+    """One round: what was planned, what the entry node accepted, what the last node delivered."""
+
+    def __init__(self, round_id: str, plan: RoundPlan) -> None:
+        self.round_id = round_id
+        self.plan = plan
+        self.stage = Stage.PLANNED
+        self.geometry: Geometry | None = None
+        self.accepted: int | None = None
+        self.batch: BatchHeader | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen to it any more."""
+        return self.stage in {Stage.PUBLISHED, Stage.FAILED}
+
+    def _require(self, *stages: Stage) -> None:
+        if self.stage not in stages:
+            raise RoundStateError(
+                f"round {self.round_id} is {self.stage}; this needs it to be {' or '.join(stages)}",
+            )
+
+    def opened(self, geometry: Geometry) -> None:
+        """Every node countersigned; submissions are accepted. PLANNED -> OPEN."""
+        self._require(Stage.PLANNED)
+        self.geometry = geometry
+        self.stage = Stage.OPEN
+
+    def end_submissions(self) -> None:
+        """The entry node is about to be told to close. OPEN -> CLOSING."""
+        self._require(Stage.OPEN)
+        self.stage = Stage.CLOSING
+
+    def closed(self, accepted: int) -> None:
+        """The entry node closed with this many reports. Stays CLOSING.
+
+        Raises:
+            CountMismatchError: more or fewer than the manifest allows, or than the delivered batch holds.
+        """
+        self._require(Stage.CLOSING)
+        if not self.plan.min_reports <= accepted <= self.plan.max_reports:
+            raise CountMismatchError(
+                f"the entry node reports {accepted} accepted submissions where the manifest allows "
+                f"{self.plan.min_reports} to {self.plan.max_reports}"
+            )
+        if self.batch is not None:
+            _check_users(self.batch.users, accepted)
+        self.accepted = accepted
+
+    def check_batch(self, header: BatchHeader) -> int:
+        """The length in bytes of the batch that a genuine header announces; stays CLOSING.
+
+        1. It is for this round and for the position behind the last node.
+        2. Its reports are as many as the entry node accepted, or as the manifest allows while that is not known.
+        3. Its records are reports times messages per report.
+
+        Raises:
+            ForeignDocumentError: step 1.
+            CountMismatchError: step 2.
+            BadBatchError: step 3.
+        """
+        self._require(Stage.CLOSING)
+        if self.geometry is None:
+            raise ValueError("a closing round has a geometry")
+        if (header.round_id, header.position) != (self.round_id, self.geometry.hops + 1):  # 1
+            raise ForeignDocumentError(
+                f"the batch is for position {header.position} of round {header.round_id}, "
+                f"not for position {self.geometry.hops + 1} of round {self.round_id}"
+            )
+        if self.accepted is not None:  # 2
+            _check_users(header.users, self.accepted)
+        elif not self.plan.min_reports <= header.users <= self.plan.max_reports:
+            raise CountMismatchError(
+                f"the batch holds {header.users} reports where the manifest allows "
+                f"{self.plan.min_reports} to {self.plan.max_reports}"
+            )
+        if header.records != header.users * self.geometry.messages_per_user:  # 3
+            raise BadBatchError(
+                f"{header.users} reports of {self.geometry.messages_per_user} messages are not {header.records} records"
+            )
+        return header.records * self.geometry.plain_bytes
+
+    def delivered(self, header: BatchHeader) -> None:
+        """The batch behind a checked header is complete and on disk. Stays CLOSING."""
+        self._require(Stage.CLOSING)
+        if self.batch is not None:
+            raise RoundStateError(f"round {self.round_id} already has its batch")
+        if self.accepted is not None:
+            _check_users(header.users, self.accepted)
+        self.batch = header
+
+    def decoding(self) -> tuple[int, BatchHeader]:
+        """Closed and delivered: the number of accepted reports, and the batch. CLOSING -> DECODING."""
+        self._require(Stage.CLOSING)
+        if self.accepted is None or self.batch is None:
+            raise RoundStateError(f"round {self.round_id} is not closed and delivered yet")
+        self.stage = Stage.DECODING
+        return self.accepted, self.batch
+
+    def certifying(self) -> None:
+        """The board is checked and counted. DECODING -> CERTIFYING."""
+        self._require(Stage.DECODING)
+        self.stage = Stage.CERTIFYING
+
+    def published(self) -> None:
+        """The result is on disk. CERTIFYING -> PUBLISHED."""
+        self._require(Stage.CERTIFYING)
+        self.stage = Stage.PUBLISHED
+
+    def failed(self) -> None:
+        """The round ends without a result, from every stage that is not an end."""
+        self._require(*(stage for stage in Stage if stage not in {Stage.PUBLISHED, Stage.FAILED}))
+        self.stage = Stage.FAILED
+
+
+def _check_users(delivered: int, accepted: int) -> None:
+    if delivered != accepted:
+        raise CountMismatchError(
+            f"the last node delivers {delivered} reports where the entry node accepted {accepted}: "
+            "a node of the route dropped or added some"
+        )

@@ -1,0 +1,286 @@
+"""One round from plan to result: the pure `Round` with its clock, its peers and its files around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+import structlog
+
+from shuffledp_analyst.batches import check_digest, spool
+from shuffledp_analyst.decoding import decode
+from shuffledp_analyst.ending import Surroundings, end_failed, end_published
+from shuffledp_analyst.estimators import estimate
+from shuffledp_analyst.opening import (
+    check_countersignature,
+    check_final_certificate,
+    check_plan_certificate,
+    check_round_key,
+    make_manifest,
+)
+from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, FAILED, OPEN, Event, Progress
+from shuffledp_analyst.round import Round, Stage
+from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Result, RoundPlan
+from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, UnreachableError, by_code
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.transport.announce import manifest_topic
+from shuffledp_proto.v1 import batch_pb2
+
+LAST_WORDS_SECONDS: Final = 1.0
+"""How long a finished round waits for the nodes' last timings; they are courtesy, not needed."""
+
+T = TypeVar("T")
+
+
+class RunningRound:
+    """A round that has not been forgotten yet. `run` is its whole life; the other methods are called meanwhile."""
+
+    def __init__(self, around: Surroundings, round_id: str, plan: RoundPlan) -> None:
+        self._around = around
+        self._peers = around.peers
+        self.round = Round(round_id, plan)
+        self.progress = Progress()
+        loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[bytes] = loop.create_future()
+        self._failure: asyncio.Future[ShuffleDPError] = loop.create_future()
+        self._close_now = asyncio.Event()
+        self._delivered = asyncio.Event()
+        self._receiving = asyncio.Lock()
+        self._certificate: tuple[Signed, Certificate] | None = None
+        self._closes_at = 0
+        self._log = structlog.get_logger().bind(round=round_id)
+
+    @property
+    def _id(self) -> str:
+        return self.round.round_id
+
+    # What others may ask for meanwhile
+
+    def end_submissions(self) -> None:
+        """Closes now instead of at the closing time; harmless when the submissions have ended already."""
+        if self.round.stage is Stage.PLANNED:
+            raise RoundStateError(f"round {self._id} is not open yet")
+        self._close_now.set()
+
+    def abort(self, reason: str) -> None:
+        """Gives the round up; `RoundStateError` when it has ended or can no longer be stopped."""
+        if self.round.ended or self._failure.done():
+            raise RoundStateError(f"round {self._id} has ended already")
+        self.fail(RoundFailed(f"given up by the operator: {reason or 'no reason given'}"))
+
+    def fail(self, error: ShuffleDPError) -> None:
+        """Ends the round without a result; the first failure counts."""
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    async def deliver(self, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
+        """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
+
+        1. A repeat of the committed batch is accepted without reading it again.
+        2. The header fits this round (`Round.check_batch`).
+        3. All bytes arrive.
+        4. They have the committed digest.
+
+        A node that breaks 2 or 4 has signed what cannot be, and the round fails. Step 3 may be a torn connection:
+        the sender may repeat it until the round's deadline.
+        """
+        async with self._receiving:
+            if self.round.batch is not None and header == self.round.batch:  # 1
+                return
+            length = self._judge(lambda: self.round.check_batch(header))  # 2
+            try:
+                found = await spool(parts, length, self._around.records.batch_part(self._id))  # 3
+            except OSError as error:
+                self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
+                raise
+            self._judge(lambda: self._commit(header, found))  # 4
+            self._delivered.set()
+
+    def _commit(self, header: BatchHeader, found: str) -> None:
+        check_digest(header, found)
+        self.round.delivered(header)
+        self._around.records.commit_batch(self._id)
+
+    def _judge(self, check: Callable[[], T]) -> T:
+        try:
+            return check()
+        except RoundStateError:  # too early or too late: no evidence against anybody
+            raise
+        except ShuffleDPError as error:
+            self.fail(error)
+            raise
+
+    # The life of a round
+
+    async def run(self) -> None:
+        """From opening to the end, and until nothing is left to do. Only a stop of the process cuts it short."""
+        watchers: list[asyncio.Task[None]] = []
+        life = asyncio.ensure_future(self._live(watchers))
+        ends: set[asyncio.Future[Any]] = {life, self._failure}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (life, *watchers):
+                task.cancel()
+            await asyncio.gather(life, *watchers, return_exceptions=True)
+        self._blame(life)
+        route = self.round.plan.route
+        if self.round.stage is Stage.PUBLISHED:
+            await end_published(self._around, self._id, route, self.progress)
+            return
+        error = self._failure.result()
+        self._log.warning("round failed", error=type(error).__name__, reason=str(error), stage=self.round.stage)
+        self.round.failed()
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            self.opened.exception()  # whoever opened may be gone; then nobody else looks at it
+        await end_failed(self._around, self._id, route, error, self.progress)
+
+    def _blame(self, life: asyncio.Task[None]) -> None:
+        """Makes whatever ended the life of the round its failure, unless it was published or already has one."""
+        error = None if life.cancelled() else life.exception()
+        if isinstance(error, ShuffleDPError):
+            self.fail(error)
+        elif error is not None:
+            self._log.error("unexpected failure", exc_info=error)
+            self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
+
+    async def _live(self, watchers: list[asyncio.Task[None]]) -> None:
+        announcement = await self._open()
+        watchers += [asyncio.ensure_future(self._watch(name)) for name in self.round.plan.route]
+        self.opened.set_result(announcement)
+        await self._accept()
+        await self._await_batch()
+        result = await self._settle(await self._decode())
+        await asyncio.wait(watchers, timeout=LAST_WORDS_SECONDS)
+        self._publish(result)
+
+    async def _open(self) -> bytes:
+        around, plan = self._around, self.round.plan
+        signed = await self._peers.certify(self._id, plan)
+        opens_at = around.clock()
+        self._closes_at = opens_at + round(plan.open_seconds * 1000)
+        certificate = check_plan_certificate(
+            signed, self._peers.accountant, around.deployment, self._id, plan, self._closes_at
+        )
+        self._certificate = signed, certificate
+        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))
+        manifest = make_manifest(around.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
+        signed_manifest = around.identity.sign(manifest)
+        said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
+        announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
+        around.records.keep_announcement(self._id, announcement)
+        self.round.opened(manifest.geometry)
+        around.publish(manifest_topic(around.deployment, self._id), announcement)
+        self.progress.report(Event(ACCEPTING, total=plan.max_reports))
+        self._log.info("round open", route=plan.route)
+        return announcement
+
+    async def _prepare(self, name: str, position: int) -> Signed:
+        if self._certificate is None:
+            raise ValueError("keys are asked for under a certificate")
+        signed, suite = self._certificate[0], self.round.plan.suite
+        key = await self._peers.prepare(name, position, signed, suite)
+        check_round_key(key, self._peers.node(name), position, suite, signed, self._id)
+        return key
+
+    async def _countersign(self, name: str, manifest: Signed) -> Signed:
+        said = await self._peers.set_manifest(name, manifest)
+        check_countersignature(said, self._peers.node(name), manifest, self._id)
+        return said
+
+    async def _watch(self, name: str) -> None:
+        """Follows one node; its failure is the round's as long as the batch is not here."""
+        entry = name == self.round.plan.route[0]
+        try:
+            async for status in self._peers.watch(name, self._id):
+                if status.phase == FAILED:
+                    raise by_code(status.error)(f"{name}: {status.reason or 'it gave no reason'}")
+                if entry and status.phase == OPEN:
+                    self._count(status.accepted)
+                self.progress.report_work(name, status)
+        except ShuffleDPError as error:
+            if self._delivered.is_set():
+                self._log.warning("node gone after its work was done", node=name, reason=str(error))
+            else:
+                self.fail(error)
+
+    def _count(self, accepted: int) -> None:
+        if self.round.stage is Stage.OPEN:
+            self.progress.report(Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports))
+        if accepted >= self.round.plan.max_reports:
+            self._close_now.set()
+
+    async def _accept(self) -> None:
+        loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        left = (self._closes_at - self._around.clock()) / 1000
+        try:
+            await asyncio.wait_for(self._close_now.wait(), max(left, 0.0))
+        except TimeoutError:
+            self._log.info("closing time")
+        entry = self.round.plan.route[0]
+        self.round.end_submissions()
+        accepted = await self._peers.persistently(lambda: self._peers.close(entry, self._id))
+        self.round.closed(accepted)
+        self.progress.report(
+            Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports, seconds=loop.time() - started)
+        )
+        self._log.info("submissions closed", accepted=accepted)
+
+    async def _await_batch(self) -> None:
+        seconds = self._around.config.mix_timeout_seconds
+        try:
+            await asyncio.wait_for(self._delivered.wait(), seconds)
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"the last node, {self.round.plan.route[-1]}, delivered nothing within {seconds} s of the close; "
+                "look at the nodes' status, or raise mix_timeout_seconds"
+            ) from error
+
+    async def _decode(self) -> Result:
+        loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        accepted, batch = self.round.decoding()
+        signed, certificate = self._certified()
+        mechanism = certificate.mechanism
+        geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route))
+        self.progress.report(Event(DECODING, total=batch.records))
+        packed = np.memmap(self._around.records.batch(self._id), dtype=np.uint8, mode="r")
+        board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted)
+        answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted)
+        self.progress.report(Event(DECODING, "", board.messages, board.messages, loop.time() - started))
+        return Result(
+            deployment=self._around.deployment,
+            round_id=self._id,
+            outcome="published",
+            accepted=accepted,
+            messages=board.messages,
+            board_digest=batch.digest,
+            estimate=answer,
+            plan_certificate=signed,
+        )
+
+    async def _settle(self, draft: Result) -> Result:
+        loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        self.round.certifying()
+        self.progress.report(Event(CERTIFYING, total=1))
+        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, draft.accepted))
+        check_final_certificate(signed, self._peers.accountant, self._certified()[1], draft.accepted)
+        self.progress.report(Event(CERTIFYING, "", 1, 1, loop.time() - started))
+        return msgspec.structs.replace(draft, final_certificate=signed)
+
+    def _publish(self, result: Result) -> None:
+        """The commit point. An abort that was answered a moment ago still counts."""
+        if self._failure.done():
+            raise self._failure.result()
+        self._around.records.publish(self._id, self._around.identity.sign(result))
+        self.round.published()
+        self._log.info("published", accepted=result.accepted, messages=result.messages)
+
+    def _certified(self) -> tuple[Signed, Certificate]:
+        if self._certificate is None:
+            raise ValueError("an open round has its certificate")
+        return self._certificate

@@ -1,0 +1,140 @@
+"""The analyst's gRPC services: public reading, the operator's control, and the sink of the last node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import grpc
+
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.coordinator import Coordinator
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.transport.rpc_errors import Context, Rules
+from shuffledp_core.transport.service import Service
+from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc
+
+_ANALYST: Final = "shuffledp_proto.v1.Analyst"
+_CONTROL: Final = "shuffledp_proto.v1.RoundControl"
+_SINK: Final = "shuffledp_proto.v1.BatchSink"
+
+NAMES: Final = (_ANALYST, _CONTROL, _SINK)
+"""Full names of the services here."""
+
+RULES: Final[Rules] = {
+    **{f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR}) for method in ("GetManifest", "GetResult", "GetBoard")},
+    **{
+        f"/{_CONTROL}/{method}": frozenset({OPERATOR})
+        for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound")
+    },
+    f"/{_SINK}/AddBatch": frozenset({"node"}),
+}
+"""Who may call what."""
+
+
+class AnalystService(analyst_pb2_grpc.AnalystServicer):
+    """Public reading."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def GetManifest(  # noqa: N802 - the name in the .proto
+        self,
+        request: analyst_pb2.GetManifestRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.GetManifestResponse:
+        """See analyst.proto."""
+        return analyst_pb2.GetManifestResponse(announcement=self._coordinator.announcement(request.round_id))
+
+    async def GetResult(  # noqa: N802
+        self,
+        request: analyst_pb2.GetResultRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.GetResultResponse:
+        """See analyst.proto."""
+        return analyst_pb2.GetResultResponse(result=self._coordinator.result(request.round_id))
+
+    async def GetBoard(  # noqa: N802
+        self,
+        request: analyst_pb2.GetBoardRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncIterator[analyst_pb2.GetBoardResponse]:
+        """See analyst.proto."""
+        async for offset, data in self._coordinator.board(request.round_id):
+            yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
+
+
+class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
+    """The operator's control."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def OpenRound(  # noqa: N802
+        self,
+        request: analyst_pb2.OpenRoundRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.OpenRoundResponse:
+        """See analyst.proto."""
+        round_id, announcement = await self._coordinator.open(request.plan)
+        return analyst_pb2.OpenRoundResponse(round_id=round_id, announcement=announcement)
+
+    async def FollowRound(  # noqa: N802
+        self,
+        request: analyst_pb2.FollowRoundRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncIterator[analyst_pb2.FollowRoundResponse]:
+        """See analyst.proto."""
+        async for event in self._coordinator.follow(request.round_id):
+            yield analyst_pb2.FollowRoundResponse(
+                stage=event.stage,
+                node=event.node,
+                done=event.done,
+                total=event.total,
+                seconds=event.seconds,
+                result=event.result,
+            )
+
+    async def EndSubmissions(  # noqa: N802
+        self,
+        request: analyst_pb2.EndSubmissionsRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.EndSubmissionsResponse:
+        """See analyst.proto."""
+        self._coordinator.end_submissions(request.round_id)
+        return analyst_pb2.EndSubmissionsResponse()
+
+    async def AbortRound(  # noqa: N802
+        self,
+        request: analyst_pb2.AbortRoundRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.AbortRoundResponse:
+        """See analyst.proto."""
+        self._coordinator.abort(request.round_id, request.reason)
+        return analyst_pb2.AbortRoundResponse()
+
+
+class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
+    """The end of the chain of nodes."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def AddBatch(  # noqa: N802
+        self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
+    ) -> batch_pb2.AddBatchResponse:
+        """See batch.proto."""
+        await self._coordinator.deliver(peer_name(context), request_iterator)
+        return batch_pb2.AddBatchResponse()
+
+
+def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator) -> Service:
+    """The server of the analyst's process, not started."""
+
+    def register(server: grpc.aio.Server) -> None:
+        analyst_pb2_grpc.add_AnalystServicer_to_server(AnalystService(coordinator), server)
+        analyst_pb2_grpc.add_RoundControlServicer_to_server(RoundControlService(coordinator), server)
+        batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkService(coordinator), server)
+
+    return Service(config, roster, RULES, NAMES, register)

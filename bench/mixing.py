@@ -1,0 +1,86 @@
+"""A node's own work: peel rate against bare X25519, and growth with the number of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from shuffledp_analyst.decoding import decode
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.duplicates import refuse_repeated
+from shuffledp_shuffler.mixing import mix
+from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peeling import PeelPool
+from shuffledp_shuffler.permutation import permuted_pieces, uniform_permutation
+
+from bench.crypto import ROUND, all_cores, bare_x25519, rate
+
+MESSAGES = 40_000
+
+
+def _sealed(geometry: Geometry, position: int, count: int) -> tuple[bytes, bytes]:
+    suite = suite_named(geometry.suite)
+    private, public = suite.generate()
+    seal = suite.sealer(public, binding(ROUND, position))
+    width = geometry.record_bytes(position + 1)
+    return private, b"".join(seal(os.urandom(width)) for _ in range(count))
+
+
+async def peel_ratio() -> float:
+    """Prints and gives: peel rate of the mixing of one node / bare X25519 rate, both on all cores."""
+    geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
+    private, packed = _sealed(geometry, 2, MESSAGES)
+    layer = Layer(geometry, ROUND, 2, private)
+    pool = PeelPool(os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory() as folder, all_cores() as bare:
+        source = Path(folder) / "in"
+        source.write_bytes(packed)
+        ratios = []
+        await mix(layer, 4000, source, Path(folder) / "warm", pool, system_random, lambda _: None)
+        for trial in range(5):
+            began = time.perf_counter()
+            await mix(layer, MESSAGES, source, Path(folder) / f"out{trial}", pool, system_random, lambda _: None)
+            peeled = MESSAGES / (time.perf_counter() - began)
+            limit = rate(bare, bare_x25519, MESSAGES // (2 * (os.cpu_count() or 1)))
+            ratios.append(peeled / limit)
+        print(f"  peel and permute {peeled:,.0f}/s, bare X25519 {limit:,.0f}/s (last of 5 pairs)")
+    pool.close()
+    middle = float(np.median(ratios))
+    print(f"  peel rate / bare X25519 rate: {middle:.2f} (median of 5; wanted at least 0.75)")
+    return middle
+
+
+def growth() -> None:
+    """Prints what a node and the analyst do besides public-key work, for 1e4, 1e5 and 1e6 messages."""
+    geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
+    print("  microseconds a message   refuse repeats   permute    decode")
+    for count in (10**4, 10**5, 10**6):
+        width = geometry.record_bytes(2)
+        records = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
+        times = [time.perf_counter()]
+        refuse_repeated(records, system_random)
+        times.append(time.perf_counter())
+        for _ in permuted_pieces(records, uniform_permutation(count, system_random), 2**20):
+            pass
+        times.append(time.perf_counter())
+        plain = np.frombuffer(os.urandom(count * geometry.plain_bytes), dtype=np.uint8).reshape(count, -1).copy()
+        plain[:, 0] &= 1
+        board = plain.tobytes()
+        times.append(time.perf_counter())
+        decode(board, geometry, 2, count)
+        times.append(time.perf_counter())
+        repeats, permute, _, read = (1e6 * (b - a) / count for a, b in zip(times, times[1:], strict=False))
+        print(f"  {count:>12,}           {repeats:>12.3f} {permute:>12.3f} {read:>9.3f}")
+
+
+def run() -> None:
+    """All of the above."""
+    asyncio.run(peel_ratio())
+    growth()

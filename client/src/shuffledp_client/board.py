@@ -1,0 +1,141 @@
+"""Afterwards: is the result genuine, and are a user's messages on the published board, once and unchanged?
+
+`check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once, in
+O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shuffledp_client.submission import PreparedSubmission
+from shuffledp_client.verification import ACCOUNTANT, ANALYST, FINAL
+from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.models import Certificate, Result, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import (
+    BadBatchError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    ReceiptMissingError,
+    RoundFailed,
+    by_code,
+)
+from shuffledp_core.keys import verify_from
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+
+
+@dataclass(frozen=True)
+class VerifiedResult:
+    """A completed round's result, and the certificate for the reports that really arrived."""
+
+    result: Result
+    final: Certificate
+    board_digest: str
+
+
+def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -> VerifiedResult:
+    """The signed result of the round of this submission; docs/protocol.md, section "Close".
+
+    1. It is signed by the analyst, for this deployment and round.
+    2. The round completed.
+    3. It rests on the certificate that the submission was prepared under.
+    4. The final certificate is the accountant's, for this round and mechanism, of stage "final", and for the
+       accepted reports.
+    5. It counts m messages for every accepted report.
+
+    Raises:
+        DocumentError: step 1, 3, 4 or 5.
+        RoundFailed: step 2; the class is the one that the analyst names, if it is a kind of `RoundFailed`.
+    """
+    result = verify_from(roster.the(ANALYST), signed, Result)  # 1
+    _same("the result", (result.deployment, result.round_id), (prepared.deployment, prepared.round_id))
+    if result.error is not None or result.board_digest is None:  # 2
+        kind = by_code(result.error or "")
+        raise (kind if issubclass(kind, RoundFailed) else RoundFailed)(
+            f"round {result.round_id} ended without a result: {result.reason or result.outcome}"
+        )
+    if result.plan_certificate is None or result.final_certificate is None:  # 3
+        raise MalformedDocumentError("the result does not carry both of its certificates")
+    if document_digest(result.plan_certificate) != prepared.certificate_digest:
+        raise ForeignDocumentError("the result rests on another certificate than the one that you submitted under")
+    plan = verify_from(roster.the(ACCOUNTANT), result.plan_certificate, Certificate)
+    final = verify_from(roster.the(ACCOUNTANT), result.final_certificate, Certificate)  # 4
+    _same("the final certificate", (final.deployment, final.round_id), (prepared.deployment, prepared.round_id))
+    _same("the final certificate", (final.stage, str(final.users)), (FINAL, str(result.accepted)))
+    if final.mechanism != plan.mechanism:
+        raise ForeignDocumentError("the final certificate is for another mechanism than the one you ran")
+    if result.messages != result.accepted * prepared.geometry.messages_per_user:  # 5
+        raise MalformedDocumentError(
+            f"the result counts {result.messages} messages, which is not {prepared.geometry.messages_per_user} for "
+            f"each of {result.accepted} reports; keep the receipt: it is evidence"
+        )
+    return VerifiedResult(result, final, result.board_digest)
+
+
+def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]) -> None:
+    """That every message of every submission is on the board once and unchanged; docs/protocol.md, "Board".
+
+    1. The board has the length and the digest that the analyst signed.
+    2. Each message `symbol || tag` is on it, and no other message carries its tag.
+
+    Args:
+        verified: of this round.
+        geometry: of this round.
+        board: all plain messages, packed.
+        submissions: `PreparedSubmission.messages` of one user or of many.
+
+    Raises:
+        BadBatchError: step 1.
+        ReceiptMissingError: step 2; says how many messages of how many submissions are not there.
+    """
+    if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
+        raise BadBatchError(f"the board has {len(board)} bytes, {verified.result.messages} messages were announced")
+    if digest(board) != verified.board_digest:
+        raise BadBatchError("the board is not the one whose digest the analyst signed; fetch it again")
+    changed = changed_messages(geometry, board, b"".join(submissions))  # 2
+    if changed.any():
+        users = changed.reshape(len(submissions), geometry.messages_per_user).any(axis=1)
+        raise ReceiptMissingError(
+            f"{int(changed.sum())} of {changed.size} messages are not on the board unchanged, of "
+            f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is evidence"
+        )
+
+
+def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
+    """For each packed message, whether it is NOT on the board exactly once and unchanged.
+
+    Tags are compared as pairs of 64-bit words. Board and messages are sorted together by tag; a message is well if
+    its run of equal tags holds one row of the board, and that row carries its symbol.
+
+    Raises:
+        ValueError: the lengths are not a whole number of messages.
+    """
+    width = geometry.plain_bytes
+    if len(board) % width or len(messages) % width:
+        raise ValueError(f"{len(board)} and {len(messages)} bytes are not whole numbers of {width}-byte messages")
+    rows = np.frombuffer(board + messages, dtype=np.uint8).reshape(-1, width)
+    size = len(board) // width
+    tags = np.ascontiguousarray(rows[:, geometry.symbol_bytes :]).view(np.uint64).reshape(-1, TAG_BYTES // 8)
+    order = np.lexsort((tags[:, 1], tags[:, 0]))
+    new_run = np.any(tags[order[1:]] != tags[order[:-1]], axis=1)
+    run = np.empty(len(rows), dtype=np.int64)
+    run[order] = np.concatenate(([0], np.cumsum(new_run)))
+    runs = int(run.max(initial=0)) + 1
+    once = np.bincount(run[:size], minlength=runs) == 1
+    place = np.zeros(runs, dtype=np.int64)
+    place[run[:size]] = np.arange(size)
+    mine = run[size:]
+    symbols = rows[:, : geometry.symbol_bytes]
+    same = np.all(symbols[size:] == symbols[place[mine]], axis=1)
+    well: npt.NDArray[np.bool_] = once[mine] & same
+    return ~well
+
+
+def _same(what: str, found: tuple[str, str], wanted: tuple[str, str]) -> None:
+    if found != wanted:
+        raise ForeignDocumentError(f"{what} is for {found}, not {wanted}")

@@ -1,0 +1,139 @@
+"""One user's device: find and verify a round, submit once, verify afterwards. The I/O around the pure parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from shuffledp_client.board import VerifiedResult, check_board, check_result
+from shuffledp_client.config import ClientConfig, load_member
+from shuffledp_client.state import Kept, SubmissionStore
+from shuffledp_client.submission import PreparedSubmission, prepare
+from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, announced
+from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, UnknownRoundError
+from shuffledp_core.keys import load_roster
+
+POLL_SECONDS: Final = 0.5
+"""Between two questions for a result that is not there yet."""
+
+
+def now_milliseconds() -> int:
+    """The system's clock, in milliseconds since 1970 (UTC)."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """How a submission went. `repeated`: an earlier one was sent again, and the value given now was not used."""
+
+    round_id: str
+    entry: str
+    messages: int
+    repeated: bool
+
+
+class Device:
+    """A configured client. Methods raise the typed errors of the steps they run."""
+
+    def __init__(
+        self, config: ClientConfig, backoff: Backoff | None = None, clock: Callable[[], int] = now_milliseconds
+    ) -> None:
+        self._config = config
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._roster = load_roster(config.roster, config.root_key)
+        self._member, self._population = load_member(config.keys, self._roster)
+        self._store = SubmissionStore(config.state)
+
+    async def find_round(self, round_id: str | None = None) -> VerifiedRound:
+        """The verified announcement of this round, or of one that is open now.
+
+        The broker is asked first; what it has and does not verify is passed over, since anybody may have put it
+        there. The analyst's answer decides, and its errors are raised.
+        """
+        if self._config.broker is not None:
+            candidates = announced(self._config.broker, self._roster.deployment, round_id, self._config.broker_seconds)
+            async with aclosing(candidates):
+                async for candidate in candidates:
+                    try:
+                        return self._verified(candidate, round_id)
+                    except ShuffleDPError as error:
+                        structlog.get_logger().info("announcement passed over", reason=str(error))
+        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
+            return self._verified(await analyst.announcement(round_id), round_id)
+
+    def _verified(self, data: bytes, round_id: str | None) -> VerifiedRound:
+        announcement = parse_announcement(data)
+        return verify_round(announcement, self._roster, self._config.policy, self._population, self._clock(), round_id)
+
+    async def submit(self, value: int, round_id: str | None = None) -> Submitted:
+        """Submits the value to a round, at most once in the device's life.
+
+        If a submission to the round is kept from before, that one is sent again, whatever the value is now.
+        """
+        kept = self._store.find(round_id) if round_id is not None else None
+        if kept is None:
+            verified = await self.find_round(round_id)
+            kept = self._store.find(verified.round_id)
+            if kept is None:
+                prepared = prepare(verified, value, self._member)
+                kept = self._store.keep(prepared)
+                return await self._send(kept, repeated=kept.submission != prepared)
+        return await self._send(kept, repeated=True)
+
+    async def _send(self, kept: Kept, *, repeated: bool) -> Submitted:
+        submission = kept.submission
+        if kept.receipt is None:
+            entry = self._roster.party(submission.entry)
+            async with EntryNode(entry, self._config.keys, self._roster, self._backoff) as node:
+                self._store.add_receipt(submission.round_id, await node.submit(submission))
+        return Submitted(submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated)
+
+    def only_round(self) -> str:
+        """The round of the one submission that is kept; `RoundStateError` when there is none or more than one."""
+        rounds = self._store.rounds()
+        if len(rounds) != 1:
+            raise RoundStateError(f"{len(rounds)} submissions wait for verification here; name one with --round")
+        return rounds[0]
+
+    async def verify(self, round_id: str, *, wait: bool = False) -> VerifiedResult:
+        """Checks result, certificates and board of a round that was submitted to; then erases what was kept of it.
+
+        What is kept stays when the check fails: with the receipt it is the user's evidence. A round that failed by
+        a genuine result is over as well, and is erased.
+
+        Raises:
+            UnknownRoundError: nothing was submitted from here, or there is no result (yet).
+            ReceiptMissingError: messages are not on the board.
+        """
+        submission = self._store.load(round_id).submission
+        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
+            verified = await self._result(analyst, submission, wait=wait)
+            geometry = submission.geometry
+            board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
+        check_board(verified, geometry, board, [submission.messages])
+        self._store.finish(round_id)
+        return verified
+
+    async def _result(self, analyst: AnalystReader, submission: PreparedSubmission, *, wait: bool) -> VerifiedResult:
+        until = submission.closes_at + int(1000 * self._config.wait_seconds) if wait else 0
+        while True:
+            try:
+                signed = await analyst.result(submission.round_id)
+                break
+            except UnknownRoundError:
+                if self._clock() >= until:
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+        try:
+            return check_result(submission, self._roster, signed)
+        except RoundFailed:  # only a genuine result says so
+            self._store.finish(submission.round_id)
+            raise

@@ -1,0 +1,108 @@
+"""A user's own policy: what a round may ask for at most, however well it is signed.
+
+Every ε here is *total*: for a change of the user's value by up to `distance` units. A certificate under metric
+adjacency states ε per unit, so it is multiplied by that distance before it is compared; the small per-unit number
+is never mistaken for a total. Who wants a per-unit policy writes `distance = 1`, and says so by it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shuffledp_core.config import Section
+from shuffledp_core.documents.models import Certificate, Party
+from shuffledp_core.errors import ClientPolicyRefusal
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.privacy import Adjacency
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """The `[policy]` table of a client's configuration. No field that decides about privacy has a default.
+
+    Attributes:
+        epsilon: largest total ε (nats) while one node and enough users are honest.
+        delta: largest δ, of the shuffled guarantee and of the corrupted one.
+        epsilon_corrupted: largest total ε_L (nats) that is left when every node is corrupt; `inf` accepts none.
+        distance: largest change of the own value that is to be protected, in units; None: any change.
+        nodes: fewest mix nodes on the route.
+        operators: fewest different operators among them.
+        suites: suites that may seal; None: every one this software knows.
+        messages: most messages of one submission.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_corrupted: float
+    distance: int | None = None
+    nodes: int = 2
+    operators: int = 2
+    suites: tuple[str, ...] | None = None
+    messages: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf:
+            raise ValueError(f"policy.epsilon must be above 0 and finite, not {self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"policy.delta must be from 0 to below 1, not {self.delta}")
+        if not self.epsilon_corrupted >= 0:
+            raise ValueError(
+                f"policy.epsilon_corrupted must be 0 or more (inf: accept any), not {self.epsilon_corrupted}"
+            )
+        if self.distance is not None and self.distance < 1:
+            raise ValueError(f"policy.distance must be at least 1, not {self.distance}")
+
+
+def check_policy(policy: Policy, certificate: Certificate, geometry: Geometry, route: tuple[Party, ...]) -> None:
+    """Compares a verified round with the policy; docs/protocol.md, section "Submit", step 7 of the client.
+
+    1. The guarantee covers every change of the value that the user wants protected.
+    2. Total ε and δ of the shuffled guarantee.
+    3. Total ε_L and δ when every node is corrupt, unless the policy accepts any.
+    4. Number of nodes, number of distinct operators.
+    5. Suite.
+    6. Messages of one submission.
+
+    Raises:
+        ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
+    """
+    factor = _distance_factor(policy, certificate)  # 1
+    _at_most("ε", _total(certificate.epsilon.certified, factor), policy.epsilon)  # 2
+    _at_most("δ", certificate.delta, policy.delta)
+    if not math.isinf(policy.epsilon_corrupted):  # 3
+        corrupted = certificate.corrupted
+        _at_most("ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted)
+        _at_most("δ with every node corrupt", corrupted.delta, policy.delta)
+    _at_least("mix nodes", len(route), policy.nodes)  # 4
+    _at_least("different operators", len({party.operator for party in route}), policy.operators)
+    if policy.suites is not None and geometry.suite not in policy.suites:  # 5
+        raise ClientPolicyRefusal(
+            f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
+        )
+    _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
+
+
+def _distance_factor(policy: Policy, certificate: Certificate) -> int:
+    """By what the certificate's ε is multiplied to be total."""
+    if certificate.adjacency is Adjacency.STANDARD:
+        return 1
+    full = certificate.mechanism.domain - 1
+    wanted = full if policy.distance is None else min(policy.distance, full)
+    if wanted > certificate.max_distance:
+        raise ClientPolicyRefusal(
+            f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
+        )
+    return wanted
+
+
+def _total(epsilon: float | None, factor: int) -> float:
+    return math.inf if epsilon is None else epsilon * factor
+
+
+def _at_most(what: str, value: float, limit: float) -> None:
+    if not 0 <= value <= limit:  # written so that NaN is refused
+        raise ClientPolicyRefusal(f"the round's {what} is {value:.6g}, your policy allows from 0 to {limit:.6g}")
+
+
+def _at_least(what: str, value: int, limit: int) -> None:
+    if value < limit:
+        raise ClientPolicyRefusal(f"the round has {value} {what}, your policy wants at least {limit}")

@@ -1,0 +1,118 @@
+"""From a value to a sealed submission. Pure CPU on picklable values, so that worker processes can do it in bulk.
+
+Imports stay light: no gRPC, no numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from shuffledp_client.encoding import encode
+from shuffledp_client.randomisers import randomise
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Party, Receipt
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.errors import ForeignDocumentError
+from shuffledp_core.keys import Identity, verify_from
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import seal_envelope
+from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
+
+
+@dataclass(frozen=True)
+class Member:
+    """One user of a population: its private key (raw Ed25519, 32 bytes) and its signed credential. Picklable."""
+
+    private_key: bytes = field(repr=False)
+    credential: Signed
+
+    @classmethod
+    def of(cls, key: Ed25519PrivateKey, credential: Signed) -> Member:
+        """The member who holds this key."""
+        return cls(key.private_bytes_raw(), credential)
+
+    def identity(self) -> Identity:
+        """What signs its claims; the name is the public key in hex."""
+        key = Ed25519PrivateKey.from_private_bytes(self.private_key)
+        return Identity(key.public_key().public_bytes_raw().hex(), key)
+
+
+class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One user's submission to one round: what is sent, and what the user needs to see that it arrived.
+
+    `messages` (m packed `symbol || tag`) is the user's secret until the round is over: with the published board it
+    says which messages were whose. It is never sent, logged or printed.
+    """
+
+    deployment: str
+    round_id: str
+    entry: str
+    geometry: Geometry
+    certificate_digest: str
+    closes_at: int
+    envelope: bytes
+    claim: Signed
+    credential: Signed
+    messages: bytes
+
+    def __repr__(self) -> str:
+        return f"<PreparedSubmission to round {self.round_id} at {self.entry}>"
+
+
+def prepare(
+    verified: VerifiedRound, value: int, member: Member, random: RandomBytes = system_random
+) -> PreparedSubmission:
+    """Randomises, encodes, seals and signs. Call it once per round and user, and keep what it gives.
+
+    Calling it twice for one value and round would spend the user's privacy twice: to send again, send the same.
+
+    Args:
+        verified: the round.
+        value: the user's own value.
+        member: who submits.
+        random: the operating system's CSPRNG; tests may pass a recorded stream.
+
+    Raises:
+        UsageError: the value is outside the round's domain.
+    """
+    spec, geometry = verified.mechanism, verified.geometry
+    answer = randomise(spec, value, RandomIntegers(random))
+    messages = encode(geometry, spec.alphabet, answer, random)
+    envelope = seal_envelope(geometry, verified.round_id, verified.public_keys, messages)
+    identity = member.identity()
+    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    return PreparedSubmission(
+        deployment=verified.deployment,
+        round_id=verified.round_id,
+        entry=verified.entry.name,
+        geometry=geometry,
+        certificate_digest=verified.certificate_digest,
+        closes_at=verified.closes_at,
+        envelope=envelope,
+        claim=identity.sign(claim),
+        credential=member.credential,
+        messages=b"".join(messages),
+    )
+
+
+def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
+    """The entry node's receipt for exactly this submission; docs/protocol.md, section "Submit".
+
+    1. It is signed by the entry node.
+    2. It names this round, this credential and the digest of this envelope.
+
+    Raises:
+        DocumentError: step 1, as `verify`.
+        ForeignDocumentError: step 2.
+    """
+    receipt = verify_from(entry, signed, Receipt)  # 1
+    found = (receipt.round_id, receipt.credential, receipt.submission_digest)
+    wanted = (prepared.round_id, prepared.claim.signer, digest(prepared.envelope))
+    if found != wanted:  # 2
+        raise ForeignDocumentError(f"the receipt of {entry.name!r} is for another submission; send the same again")
+    return receipt

@@ -1,0 +1,189 @@
+"""The client's calls: announcements from the broker or the analyst, submissions, results, boards.
+
+Only `UnreachableError` is retried: whatever a party said on purpose stays said. Submitting is idempotent, so a lost
+answer costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import aiomqtt
+import grpc
+import structlog
+
+from shuffledp_client.submission import PreparedSubmission, check_receipt
+from shuffledp_client.verification import ANALYST
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import UnreachableError
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.transport.announce import listening, manifest_topic
+from shuffledp_core.transport.chunks import Offsets, chunks
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import channel_to
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, node_pb2, node_pb2_grpc
+
+CALL_SECONDS: Final = 60.0
+"""Deadline of one call: an envelope of a few mebibytes over a slow line, and the node's disk."""
+
+BOARD_SECONDS: Final = 1800.0
+"""Deadline of a whole board: 10^8 messages of 17 bytes over 10 Mbit/s take 23 minutes."""
+
+_JITTER_STEPS: Final = 2**16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How often and how patiently to retry: `attempts` in all, pauses doubling from `first` to `longest` seconds.
+
+    Each pause is drawn uniformly between half and the whole of its length, so that devices which lost the same
+    node do not come back all at once.
+    """
+
+    attempts: int = 8
+    first: float = 0.25
+    longest: float = 15.0
+
+    def pauses(self, integers: RandomIntegers) -> Iterator[float]:
+        """Seconds to wait before each attempt but the first."""
+        for attempt in range(self.attempts - 1):
+            length = min(self.first * 2**attempt, self.longest)
+            yield length * (1 + integers.below(_JITTER_STEPS) / _JITTER_STEPS) / 2
+
+
+async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
+    """The call's answer; repeated while the party is unreachable. Raises the last `UnreachableError`."""
+    for pause in backoff.pauses(RandomIntegers()):
+        try:
+            return await call()
+        except UnreachableError as error:
+            structlog.get_logger().info("trying again", seconds=round(pause, 2), reason=str(error))
+            await asyncio.sleep(pause)
+    return await call()
+
+
+class _Caller:
+    """A channel to one party. Use as an async context manager."""
+
+    def __init__(self, party: Party, keys: Path, roster: Roster, backoff: Backoff | None = None) -> None:
+        self._party = party
+        self._channel: grpc.aio.Channel = channel_to(party, keys, roster)
+        self._backoff = backoff or Backoff()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+
+class EntryNode(_Caller):
+    """Where submissions go. One channel serves any number of submissions at once."""
+
+    async def submit(self, prepared: PreparedSubmission) -> Signed:
+        """Sends a submission, again and again if need be, and gives the checked receipt.
+
+        Raises:
+            UnreachableError: no attempt was answered.
+            ShuffleDPError: whatever the node refused it with.
+            DocumentError: the receipt is not this submission's.
+        """
+        receipt = await with_retries(lambda: self._send(prepared), self._backoff)
+        check_receipt(prepared, self._party, receipt)
+        return receipt
+
+    async def _send(self, prepared: PreparedSubmission) -> Signed:
+        stub = node_pb2_grpc.NodeStub(self._channel)
+        async with translated(self._party.name):
+            answer = await stub.Submit(_requests(prepared), timeout=CALL_SECONDS)
+        return Signed.from_bytes(answer.receipt)
+
+
+async def _requests(prepared: PreparedSubmission) -> AsyncIterator[node_pb2.SubmitRequest]:
+    header = node_pb2.SubmissionHeader(
+        round_id=prepared.round_id, credential=prepared.credential.to_bytes(), claim=prepared.claim.to_bytes()
+    )
+    yield node_pb2.SubmitRequest(header=header)
+    for offset, data in chunks(prepared.envelope):
+        yield node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+
+
+class AnalystReader(_Caller):
+    """What the analyst publishes. Nothing it says is believed here: callers verify."""
+
+    @classmethod
+    def of(cls, keys: Path, roster: Roster, backoff: Backoff | None = None) -> Self:
+        """The reader of the roster's analyst."""
+        return cls(roster.the(ANALYST), keys, roster, backoff)
+
+    @property
+    def _stub(self) -> analyst_pb2_grpc.AnalystAsyncStub:
+        return analyst_pb2_grpc.AnalystStub(self._channel)
+
+    async def announcement(self, round_id: str | None = None) -> bytes:
+        """The announcement of this round, or of the newest open one. Raises `UnknownRoundError`."""
+        request = analyst_pb2.GetManifestRequest(round_id=round_id or "")
+
+        async def call() -> bytes:
+            async with translated(self._party.name):
+                return (await self._stub.GetManifest(request, timeout=CALL_SECONDS)).announcement
+
+        return await with_retries(call, self._backoff)
+
+    async def result(self, round_id: str) -> Signed:
+        """The signed result. Raises `UnknownRoundError` until the round has ended."""
+        request = analyst_pb2.GetResultRequest(round_id=round_id)
+
+        async def call() -> bytes:
+            async with translated(self._party.name):
+                return (await self._stub.GetResult(request, timeout=CALL_SECONDS)).result
+
+        return Signed.from_bytes(await with_retries(call, self._backoff))
+
+    async def board(self, round_id: str, length: int) -> bytes:
+        """The published board of `length` bytes. Raises `BadBatchError` when another length arrives."""
+        request = analyst_pb2.GetBoardRequest(round_id=round_id)
+
+        async def call() -> bytes:
+            offsets, pieces = Offsets(length), list[bytes]()
+            async with translated(self._party.name):
+                async for piece in self._stub.GetBoard(request, timeout=BOARD_SECONDS):
+                    offsets.accept(piece.offset, len(piece.data))
+                    pieces.append(piece.data)
+            offsets.finish()
+            return b"".join(pieces)
+
+        return await with_retries(call, self._backoff)
+
+
+async def announced(
+    broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
+) -> AsyncGenerator[bytes, None]:
+    """What the broker has under the topic of this round (None: of any), until `seconds` have passed or it is away.
+
+    The broker is untrusted: these are candidates to verify, and their absence means nothing.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    topic = manifest_topic(deployment, round_id or "+")
+    try:
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout_at(deadline):
+                payloads = await stack.enter_async_context(listening(broker, topic))
+            while True:
+                async with asyncio.timeout_at(deadline):  # never around the yield: it is not our task that runs there
+                    payload = await anext(payloads)
+                yield payload
+    except (TimeoutError, aiomqtt.MqttError, OSError, StopAsyncIteration) as error:
+        structlog.get_logger().debug("nothing more from the broker", host=broker.host, reason=type(error).__name__)

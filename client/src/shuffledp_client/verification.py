@@ -1,0 +1,237 @@
+"""Is this round what it claims to be? Numbered steps over an announcement, a roster, a policy and a time. Pure.
+
+The outcome is a `VerifiedRound`, which `submission.prepare` requires and which only `verify_round` makes: nothing
+can be sealed for a round that was not verified.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import InitVar, dataclass
+from typing import Final
+
+from shuffledp_client.policy import Policy, check_policy
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    Countersignature,
+    Manifest,
+    Party,
+    Roster,
+    RoundKey,
+)
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
+from shuffledp_core.errors import (
+    ConfigError,
+    ExpiredDocumentError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    RoundKeyError,
+    SignatureError,
+    SubmissionClosedError,
+)
+from shuffledp_core.keys import verify_from
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
+
+ANALYST: Final = "analyst"
+ACCOUNTANT: Final = "accountant"
+NODE: Final = "node"
+PLAN: Final = "plan"
+"""`Certificate.stage` before the round; `FINAL` for the reports that arrived."""
+FINAL: Final = "final"
+ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""16 random bytes in hex, docs/protocol.md, "Open"; also what makes it safe as part of a file name."""
+
+_ONLY_HERE: Final = object()
+
+
+@dataclass(frozen=True)
+class VerifiedRound:
+    """What is needed to take part in a round that passed every check. Picklable, holds no secret."""
+
+    deployment: str
+    round_id: str
+    mechanism: Mechanism
+    geometry: Geometry
+    public_keys: tuple[bytes, ...]
+    entry: Party
+    """The node that takes submissions."""
+    certificate: Certificate
+    certificate_digest: str
+    closes_at: int
+    """Milliseconds since 1970 (UTC)."""
+    made_by: InitVar[object] = None
+
+    def __post_init__(self, made_by: object) -> None:
+        if made_by is not _ONLY_HERE:
+            raise ValueError("a VerifiedRound comes from verify_round and from nowhere else")
+
+
+def parse_announcement(data: bytes) -> Announcement:
+    """The announcement in these bytes; nothing in it is believed yet. Raises `MalformedDocumentError`."""
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise MalformedDocumentError(f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
+    return from_json(data, Announcement)
+
+
+def verify_round(
+    announcement: Announcement,
+    roster: Roster,
+    policy: Policy,
+    population: str,
+    now: int,
+    round_id: str | None = None,
+) -> VerifiedRound:
+    """Checks everything that a client can check; steps of docs/protocol.md, "Submit", the client's.
+
+    1. The manifest is signed by the analyst, for this deployment, and for the round that was asked for.
+    2. The certificate is signed by the accountant, for this deployment, round and population, is a plan's, holds,
+       and has not expired; the round aborts below the number of users it was computed for.
+    3. The route has distinct nodes; every round key is signed by its node, in order, for this round, suite and
+       certificate, and can be sealed to.
+    4. Every node of the route, and nobody else, countersigned exactly this manifest.
+    5. The geometry is the certified mechanism's, over as many hops as the route has.
+    6. The round is open now.
+    7. The user's policy allows it.
+
+    Args:
+        announcement: as parsed by `parse_announcement`.
+        roster: verified under the pinned root key.
+        policy: the user's own.
+        population: the population of the user's credential.
+        now: milliseconds since 1970 (UTC).
+        round_id: the round that was asked for; None accepts any.
+
+    Raises:
+        SignatureError: a signature is wrong or missing (steps 1 to 4).
+        ForeignDocumentError: a genuine document of another round, deployment, party or population.
+        MalformedDocumentError: a document breaks its schema, or they contradict each other (steps 1, 2, 5).
+        ExpiredDocumentError: step 2.
+        RoundKeyError: step 3.
+        SubmissionClosedError: step 6.
+        ClientPolicyRefusal: step 7.
+    """
+    manifest = verify_from(roster.the(ANALYST), announcement.manifest, Manifest)  # 1
+    _same("deployment", manifest.deployment, roster.deployment)
+    if not ROUND_ID.fullmatch(manifest.round_id):
+        raise MalformedDocumentError(f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}")
+    if round_id is not None:
+        _same("round", manifest.round_id, round_id)
+    certificate = _certificate(manifest, roster, population, now)  # 2
+    certified = document_digest(manifest.certificate)
+    route = tuple(_node_of(signed, roster) for signed in manifest.route)  # 3
+    keys = _round_keys(manifest, route, certified)
+    _check_countersignatures(announcement, manifest, route)  # 4
+    _check_geometry(manifest, certificate)  # 5
+    _check_open(manifest, now)  # 6
+    check_policy(policy, certificate, manifest.geometry, route)  # 7
+    return VerifiedRound(
+        deployment=manifest.deployment,
+        round_id=manifest.round_id,
+        mechanism=certificate.mechanism,
+        geometry=manifest.geometry,
+        public_keys=keys,
+        entry=route[0],
+        certificate=certificate,
+        certificate_digest=certified,
+        closes_at=manifest.closes_at,
+        made_by=_ONLY_HERE,
+    )
+
+
+def _same(what: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ForeignDocumentError(f"a document is for {what} {found!r}, not {wanted!r}; fetch the right one")
+
+
+def _certificate(manifest: Manifest, roster: Roster, population: str, now: int) -> Certificate:
+    certificate = verify_from(roster.the(ACCOUNTANT), manifest.certificate, Certificate)
+    _same("deployment", certificate.deployment, manifest.deployment)
+    _same("round", certificate.round_id, manifest.round_id)
+    _same("population", certificate.population, population)
+    _same("stage", certificate.stage, PLAN)
+    if not certificate.holds:
+        raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")
+    if now >= certificate.expires_at:
+        raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
+    if manifest.min_reports < certificate.users:
+        raise MalformedDocumentError(
+            f"the round would go on with {manifest.min_reports} reports, but is certified for {certificate.users}"
+        )
+    return certificate
+
+
+def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
+    hops = len(manifest.route)
+    try:
+        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops)
+    except (ValueError, ConfigError) as error:
+        raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
+    if manifest.geometry != wanted:
+        raise MalformedDocumentError(
+            f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} over {hops} hops"
+        )
+    if certificate.nodes != hops:
+        raise MalformedDocumentError(f"the certificate is for {certificate.nodes} nodes, the route has {hops}")
+
+
+def _node_of(signed: Signed, roster: Roster) -> Party:
+    party = roster.party(signed.signer)
+    if party.role != NODE:
+        raise RoundKeyError(f"{party.name!r} is on the route but is the {party.role}, not a node")
+    return party
+
+
+def _round_keys(manifest: Manifest, route: tuple[Party, ...], certified: str) -> tuple[bytes, ...]:
+    if len({party.name for party in route}) != len(route):
+        raise RoundKeyError("a node stands on the route twice; do not take part")
+    return tuple(
+        _round_key(manifest, party, signed, position, certified)
+        for position, (party, signed) in enumerate(zip(route, manifest.route, strict=True), start=1)
+    )
+
+
+def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, certified: str) -> bytes:
+    key = verify_from(party, signed, RoundKey)
+    _same("deployment", key.deployment, manifest.deployment)
+    _same("round", key.round_id, manifest.round_id)
+    found = (key.node, key.position, key.suite)
+    wanted = (party.name, position, manifest.geometry.suite)
+    if found != wanted:
+        raise RoundKeyError(f"the round key is for node, position and suite {found}, not {wanted}")
+    if key.certificate_digest != certified:
+        raise RoundKeyError(f"{party.name!r} made its round key for another certificate than the manifest's")
+    try:  # a key of small order, or of another length, fails here and not in the middle of sealing
+        public = bytes.fromhex(key.public_key)
+        if len(public) != suite_named(key.suite).public_key_bytes:
+            raise RoundKeyError(f"the round key of {party.name!r} has {len(public)} bytes")
+        suite_named(key.suite).sealer(public, binding(key.round_id, position))(b"")
+    except (ValueError, TypeError, RuntimeError, ConfigError) as error:
+        raise RoundKeyError(f"nothing can be sealed to the round key of {party.name!r}: {error}") from error
+    return public
+
+
+def _check_countersignatures(announcement: Announcement, manifest: Manifest, route: tuple[Party, ...]) -> None:
+    missing = {party.name: party for party in route}
+    expected = document_digest(announcement.manifest)
+    for signed in announcement.countersignatures:
+        party = missing.pop(signed.signer, None)
+        if party is None:
+            raise ForeignDocumentError(f"{signed.signer!r} countersigned twice or is not on the route")
+        said = verify_from(party, signed, Countersignature)
+        _same("round", said.round_id, manifest.round_id)
+        _same("node", said.node, party.name)
+        _same("manifest", said.manifest_digest, expected)
+    if missing:
+        raise SignatureError(f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is")
+
+
+def _check_open(manifest: Manifest, now: int) -> None:
+    if not manifest.opens_at <= now < manifest.closes_at:
+        raise SubmissionClosedError(
+            f"round {manifest.round_id} is open from {manifest.opens_at} to {manifest.closes_at} ms, it is {now} ms now"
+        )

@@ -1,0 +1,256 @@
+"""What a mix node checks before it believes anything. Pure: the roster and the time are parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import BatchHeader, Certificate, Credential, Manifest, Party, Roster, RoundKey
+from shuffledp_core.documents.signed import Signed, verify
+from shuffledp_core.documents.submission import SubmissionClaim, credential_id
+from shuffledp_core.errors import (
+    AccessDenied,
+    BadBatchError,
+    DocumentError,
+    ExpiredDocumentError,
+    ForeignDocumentError,
+    InvalidSubmissionError,
+    MalformedDocumentError,
+    RoundKeyError,
+    SubmissionClosedError,
+    UnknownCredentialError,
+    UnknownRoundError,
+)
+from shuffledp_core.keys import verify_from
+from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_shuffler.round_state import ENTRY, RoundRecord
+
+_ROUND_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def check_round_id(round_id: str) -> str:
+    """The round id, fit to name a folder; `UnknownRoundError` otherwise."""
+    if not _ROUND_ID.fullmatch(round_id):
+        raise UnknownRoundError(f"{round_id[:80]!r} is not a round id: 1 to 64 of 0-9, a-z and '-'")
+    return round_id
+
+
+def check_certificate(signed: Signed, roster: Roster, position: int, suite: str, now: int) -> Certificate:
+    """The plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
+
+    1. It is signed by the roster's accountant.
+    2. It is for this deployment.
+    3. Its stage is "plan", and the round id can be one.
+    4. It has not expired at `now` (milliseconds since 1970).
+    5. The position is on a route of its length, the suite is known.
+
+    Raises:
+        DocumentError: steps 1 to 5, as its branches; `UnknownRoundError` for the id, `ConfigError` for the suite.
+    """
+    certificate = verify_from(roster.the("accountant"), signed, Certificate)  # 1
+    _require_deployment(certificate.deployment, roster)  # 2
+    if certificate.stage != "plan":  # 3
+        raise ForeignDocumentError(f"a certificate of stage {certificate.stage!r} opens no round; send the plan's")
+    check_round_id(certificate.round_id)
+    if now >= certificate.expires_at:  # 4
+        raise ExpiredDocumentError(
+            f"the certificate of round {certificate.round_id} expired at {certificate.expires_at}, it is {now}; "
+            "ask the accountant for a new one"
+        )
+    if not 2 <= certificate.nodes <= MAX_HOPS:  # 5
+        raise MalformedDocumentError(f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}")
+    if not 1 <= position <= certificate.nodes:
+        raise ForeignDocumentError(f"position {position} is not on a route of {certificate.nodes} nodes")
+    suite_named(suite)
+    return certificate
+
+
+def named_round(signed: Signed, roster: Roster) -> str:
+    """The round a manifest is for, once it is known to be the analyst's; errors as `verify`."""
+    return verify_from(roster.the("analyst"), signed, Manifest).round_id
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A verified manifest, with the route unwrapped and the names a node needs."""
+
+    manifest: Manifest
+    certificate: Certificate
+    route: tuple[RoundKey, ...]
+    position: int
+
+    @property
+    def geometry(self) -> Geometry:
+        """Lengths of the round."""
+        return self.manifest.geometry
+
+    def predecessor(self) -> str | None:
+        """Name of the node that sends us the batch; None at the entry."""
+        return None if self.position == ENTRY else self.route[self.position - 2].node
+
+    def successor(self, roster: Roster) -> Party:
+        """Who gets our batch: the next node, or the analyst after the last."""
+        if self.position == len(self.route):
+            return roster.the("analyst")
+        return roster.party(self.route[self.position].node)
+
+    def require_open(self, now: int) -> None:
+        """Raises `SubmissionClosedError` outside the manifest's times; `now` in milliseconds since 1970."""
+        opens, closes = self.manifest.opens_at, self.manifest.closes_at
+        if now < opens:
+            raise SubmissionClosedError(f"round {self.manifest.round_id} opens at {opens}, it is {now}; come back then")
+        if now >= closes:
+            raise SubmissionClosedError(f"round {self.manifest.round_id} closed at {closes}, it is {now}")
+
+
+def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms:
+    """The manifest a node countersigns; steps of docs/protocol.md, "SetManifest". Times: `check_times`.
+
+    1. It is signed by the roster's analyst, for this deployment and this round.
+    2. The certificate inside is the one the round was prepared with.
+    3. Every round key on the route verifies, in order (`_check_route`).
+    4. The key at our position is exactly the one we made.
+    5. The geometry is the one that mechanism, suite and route give.
+    6. The numbers of reports are in order, and not below what the certificate was computed for.
+
+    Raises:
+        DocumentError: steps 1, 2, 5, 6, as its branches. RoundKeyError: steps 3 and 4.
+    """
+    manifest = verify_from(roster.the("analyst"), signed, Manifest)  # 1
+    _require_deployment(manifest.deployment, roster)
+    if manifest.round_id != record.round_id:
+        raise ForeignDocumentError(f"the manifest is for round {manifest.round_id[:80]!r}, not {record.round_id}")
+    if document_digest(manifest.certificate) != document_digest(record.certificate):  # 2
+        raise ForeignDocumentError("the manifest holds another certificate than the one this round was prepared with")
+    certificate = record.plan()
+    route = _check_route(manifest.route, certificate, record, roster)  # 3
+    if manifest.route[record.position - 1] != record.round_key:  # 4
+        raise RoundKeyError(f"position {record.position} of the route does not hold the round key made here")
+    if manifest.geometry != Geometry.of(certificate.mechanism, record.own_key().suite, len(route)):  # 5
+        raise MalformedDocumentError("the geometry is not the one that mechanism, suite and route give")
+    if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
+        raise MalformedDocumentError(
+            f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a certificate for at least "
+            f"{certificate.users}"
+        )
+    return Terms(manifest, certificate, route, record.position)
+
+
+def check_times(terms: Terms, now: int) -> None:
+    """The manifest's times make sense at `now` (milliseconds since 1970).
+
+    1. It opens before it closes. 2. The closing time is to come. 3. It closes before the certificate expires.
+
+    Raises:
+        ExpiredDocumentError: step 2. MalformedDocumentError: steps 1 and 3.
+    """
+    opens, closes = terms.manifest.opens_at, terms.manifest.closes_at
+    if not opens < closes:  # 1
+        raise MalformedDocumentError(f"the round would open at {opens} and close at {closes}")
+    if closes <= now:  # 2
+        raise ExpiredDocumentError(f"the round closed at {closes}, it is {now}; open a new one")
+    if closes > terms.certificate.expires_at:  # 3
+        raise MalformedDocumentError(f"closing at {closes} is after the certificate expires")
+
+
+def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
+    """The commitment of the node that calls, under its identity key; which round it is for is inside.
+
+    Raises:
+        DocumentError: it is not signed by the caller. UnknownRoundError: it names no round id.
+    """
+    header = verify_from(roster.party(peer), signed, BatchHeader)
+    check_round_id(header.round_id)
+    return header
+
+
+def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
+    """Whether a header fits the round; the number of bytes that must follow. docs/protocol.md, "Batches".
+
+    1. The caller is our predecessor on the route.
+    2. The batch is meant for our position.
+    3. The number of users is one that the manifest allows.
+    4. Every user has the same number of messages.
+    5. The digest is one.
+
+    Raises:
+        AccessDenied: step 1. BadBatchError: steps 2 to 5.
+    """
+    if peer != terms.predecessor():  # 1
+        raise AccessDenied(f"{peer!r} is not the predecessor of position {terms.position} in this round")
+    if header.position != terms.position:  # 2
+        raise BadBatchError(f"the batch is for position {header.position}; this node stands at {terms.position}")
+    manifest = terms.manifest
+    if not manifest.min_reports <= header.users <= manifest.max_reports:  # 3
+        raise BadBatchError(
+            f"a batch of {header.users} users; the round allows {manifest.min_reports} to {manifest.max_reports}"
+        )
+    expected = header.users * terms.geometry.messages_per_user
+    if header.records != expected:  # 4
+        raise BadBatchError(f"{header.records} records where {header.users} users have {expected}")
+    if not _DIGEST.fullmatch(header.digest):  # 5
+        raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")
+    return expected * terms.geometry.record_bytes(terms.position)
+
+
+def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed) -> tuple[str, str]:
+    """Who claims to have submitted what, before any envelope is read: (credential id, envelope digest).
+
+    The first two steps of core's `check_submission`, for a repeated submission after the close.
+
+    Raises:
+        UnknownCredentialError: the credential is not one of the population.
+        InvalidSubmissionError: the claim is not the credential's, or for another round.
+    """
+    population = roster.population(terms.certificate.population)
+    try:
+        who = verify(credential, Credential, population.name, bytes.fromhex(population.enrolment_key))
+    except DocumentError as error:
+        raise UnknownCredentialError(f"the credential is not one of {population.name!r}: {error}") from error
+    name = credential_id(who)
+    try:
+        said = verify(claim, SubmissionClaim, name, bytes.fromhex(who.public_key))
+    except (DocumentError, ValueError) as error:
+        raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
+    if said.round_id != terms.manifest.round_id or said.credential != name:
+        raise InvalidSubmissionError("the submission is for another round or credential")
+    return name, said.envelope_digest
+
+
+def _require_deployment(deployment: str, roster: Roster) -> None:
+    if deployment != roster.deployment:
+        raise ForeignDocumentError(f"a document of deployment {deployment[:80]!r}; this is {roster.deployment!r}")
+
+
+def _check_route(
+    route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
+) -> tuple[RoundKey, ...]:
+    """The round keys of a route: as many as certified, each a roster node's own, for its place in this round."""
+    if len(route) != certificate.nodes:
+        raise RoundKeyError(f"a route of {len(route)} nodes where the certificate counts {certificate.nodes}")
+    own = record.own_key()
+    keys = tuple(_route_key(signed, roster) for signed in route)
+    for position, key in enumerate(keys, start=1):
+        here = (roster.deployment, record.round_id, position, own.suite, own.certificate_digest)
+        if (key.deployment, key.round_id, key.position, key.suite, key.certificate_digest) != here:
+            raise RoundKeyError(f"the key of {key.node!r} is for another deployment, round, position, suite or plan")
+        if not re.fullmatch(rf"[0-9a-f]{{{2 * suite_named(own.suite).public_key_bytes}}}", key.public_key):
+            raise RoundKeyError(f"the key of {key.node!r} does not have the length of a {own.suite} key")
+    if len({key.node for key in keys}) != len(keys):
+        raise RoundKeyError("a node stands twice on the route")
+    return keys
+
+
+def _route_key(signed: Signed, roster: Roster) -> RoundKey:
+    try:
+        party = roster.party(signed.signer)
+        key = verify_from(party, signed, RoundKey)
+    except DocumentError as error:
+        raise RoundKeyError(f"a round key on the route is not its node's: {error}") from error
+    if party.role != "node" or key.node != party.name:
+        raise RoundKeyError(f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is no mix node")
+    return key

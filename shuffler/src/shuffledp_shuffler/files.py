@@ -1,0 +1,79 @@
+"""Files that are whole or absent, for their owner only, and erased as well as a file system allows.
+
+Overwriting is best effort: journals, snapshots and flash translation layers may keep old blocks. docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from shuffledp_core.transport.chunks import CHUNK_BYTES
+
+PART: Final = ".part"
+"""Suffix of a file that is still being written; whoever finds one at start erases it."""
+
+
+def make_folder(folder: Path) -> None:
+    """The folder and its parents, for the owner only; harmless when it is there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes creations, renames and removals in the folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_part(path: Path) -> BinaryIO:
+    """An empty file next to `path`, mode 0600, that `commit_part` turns into `path`."""
+    return _create(path.with_name(path.name + PART))
+
+
+def commit_part(path: Path, file: BinaryIO) -> None:
+    """Flushes what `open_part` gave to the disk and puts it in the place of `path`, atomically."""
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+    path.with_name(path.name + PART).replace(path)
+    sync_folder(path.parent)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replaces the whole file; after a crash it is the old or the new one."""
+    with open_part(path) as file:
+        file.write(data)
+        commit_part(path, file)
+
+
+def erase(path: Path) -> None:
+    """Overwrites the file with zeros, flushes, truncates, unlinks; harmless when it is gone."""
+    try:
+        size = path.stat().st_size
+        with path.open("r+b", buffering=0) as file:
+            for start in range(0, size, CHUNK_BYTES):
+                file.write(bytes(min(CHUNK_BYTES, size - start)))
+            os.fsync(file.fileno())
+            file.truncate(0)  # gives the blocks back even while somebody still holds the file open
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_folder(path.parent)
+
+
+def erase_folder(folder: Path) -> None:
+    """Erases every file in the folder and the folder; harmless when it is gone."""
+    if not folder.exists():
+        return
+    for path in sorted(folder.iterdir()):
+        erase(path)
+    folder.rmdir()
+    sync_folder(folder.parent)
+
+
+def _create(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b")

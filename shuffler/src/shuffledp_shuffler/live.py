@@ -1,0 +1,149 @@
+"""A round in memory: its record, what works on it, and who watches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
+from shuffledp_shuffler.checks import Terms
+from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.spool import Spool
+from shuffledp_shuffler.store import RoundFolder
+from shuffledp_shuffler.tasks import in_thread
+
+WATCH_SECONDS: Final = 0.1
+"""Changes within this time reach a watcher as one."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a watcher sees: the record, and counts that move faster than it."""
+
+    record: RoundRecord
+    accepted: int
+    done: int
+    total: int
+
+
+class LiveRound:
+    """One round of a running node. `lock` is held while a step is decided and committed."""
+
+    def __init__(self, folder: RoundFolder, record: RoundRecord) -> None:
+        self.folder = folder
+        self.record = record
+        self.lock = asyncio.Lock()
+        self.upload_lock = asyncio.Lock()
+        self.private_key: bytes | None = None
+        self.terms: Terms | None = None
+        self.spool: Spool | None = None
+        self.job: asyncio.Task[None] | None = None
+        self.deleted = False
+        self._done = 0
+        self._total = 0
+        self._changed = asyncio.Event()
+
+    def require_terms(self) -> Terms:
+        """The verified manifest; `RoundStateError` before there is one."""
+        if self.terms is None:
+            raise RoundStateError(f"round {self.record.round_id} has no manifest yet; set it first")
+        return self.terms
+
+    def require_spool(self) -> Spool:
+        """The accepted submissions; `RoundStateError` on a node that takes none."""
+        if self.spool is None:
+            raise RoundStateError(
+                f"this node stands at position {self.record.position} of round {self.record.round_id}; "
+                "submissions go to the entry node, once it has the manifest"
+            )
+        return self.spool
+
+    def require_key(self) -> bytes:
+        """The private round key; `RoundStateError` once it is erased."""
+        if self.private_key is None:
+            raise RoundStateError(f"the key of round {self.record.round_id} is erased ({self.record.phase})")
+        return self.private_key
+
+    def require_present(self) -> None:
+        """Raises `UnknownRoundError` once the round is being deleted."""
+        if self.deleted:
+            raise UnknownRoundError(f"round {self.record.round_id} was deleted here")
+
+    def refusal(self, now: int) -> SubmissionClosedError | None:
+        """Why a new submission would be refused at `now` (milliseconds since 1970); None while it is welcome."""
+        terms, spool = self.require_terms(), self.require_spool()
+        if self.record.phase is not Phase.OPEN:
+            return SubmissionClosedError(f"round {self.record.round_id} is closed ({self.record.phase})")
+        if spool.accepted >= terms.manifest.max_reports:
+            return SubmissionClosedError(f"round {self.record.round_id} is full: it takes {spool.accepted} reports")
+        try:
+            terms.require_open(now)
+        except SubmissionClosedError as error:
+            return error
+        return None
+
+    async def commit(self, record: RoundRecord) -> None:
+        """Makes the record the round's state on disk, then in memory, then for watchers."""
+        await in_thread(self.folder.commit, record)
+        self.adopt(record)
+
+    def adopt(self, record: RoundRecord) -> None:
+        """Takes over a record that is on disk already."""
+        if record.phase is not self.record.phase:
+            self._done = self._total = 0
+        self.record = record
+        if record.phase in KEYLESS:
+            self.private_key = None
+        self.touch()
+
+    async def fail(self, error: ShuffleDPError) -> None:
+        """Ends the round here: FAILED with this error; key and data are erased."""
+        log = structlog.get_logger()
+        log.error("round failed", round=self.record.round_id, error=type(error).__name__, reason=str(error))
+        record = self.record.failed(error)
+        try:
+            await in_thread(self.folder.commit, record)
+            await in_thread(self.folder.erase_consumed, record.phase)
+        except OSError as refused:
+            log.exception("a failed round could not be tidied up", round=record.round_id, reason=str(refused))
+        self.adopt(record)
+
+    async def stop(self) -> None:
+        """Ends everything that works on the round; its files are left alone from here on."""
+        if self.job is not None:
+            self.job.cancel()
+            await asyncio.wait({self.job})
+        if self.spool is not None:
+            await in_thread(self.spool.shut)
+        self.touch()
+
+    def progress(self, done: int, total: int) -> None:
+        """Work of the present phase, in records."""
+        self._done, self._total = done, total
+        self.touch()
+
+    def touch(self) -> None:
+        """Wakes the watchers."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def snapshot(self) -> Snapshot:
+        """The status now."""
+        counting = self.spool is not None and self.record.phase is Phase.OPEN
+        accepted = self.spool.accepted if counting and self.spool is not None else self.record.accepted
+        return Snapshot(self.record, accepted, self._done, self._total)
+
+    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+        """The status now and at every change, at most one per `WATCH_SECONDS`, until the round ends or is deleted."""
+        while not self.deleted:
+            changed = self._changed
+            now = self.snapshot()
+            yield now
+            if now.record.ended:
+                return
+            await changed.wait()
+            await asyncio.sleep(WATCH_SECONDS)

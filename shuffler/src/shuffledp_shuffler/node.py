@@ -1,0 +1,271 @@
+"""The node: its rounds, and the analyst's calls on them. Pure decisions are in `checks` and `round_state`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import Certificate, Countersignature, Discard, Roster, RoundKey
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import (
+    ExpiredDocumentError,
+    NodeFault,
+    RoundStateError,
+    ShuffleDPError,
+    TooFewReportsError,
+    UnknownRoundError,
+)
+from shuffledp_core.keys import Identity
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_shuffler.checks import (
+    Terms,
+    check_certificate,
+    check_header,
+    check_manifest,
+    check_round_id,
+    check_times,
+    named_round,
+)
+from shuffledp_shuffler.intake import Batches, Chunks, Submissions
+from shuffledp_shuffler.live import LiveRound, Snapshot
+from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.spool import Spool
+from shuffledp_shuffler.store import RoundFolder, Store
+from shuffledp_shuffler.tasks import in_thread, uninterrupted
+from shuffledp_shuffler.work import Work
+
+SWEEP_SECONDS: Final = 60.0
+"""How often abandoned rounds are looked for."""
+
+_WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a node is made of. `clock` gives milliseconds since 1970."""
+
+    identity: Identity
+    roster: Roster
+    store: Store
+    work: Work
+    submissions: Submissions
+    batches: Batches
+    clock: Callable[[], int]
+
+
+class MixNode:
+    """All rounds of one mix node. Call `recover` before anything else and `shut` in the end."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._rounds: dict[str, LiveRound] = {}
+        self._damaged: dict[str, NodeFault] = {}
+        self._lock = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def recover(self) -> None:
+        """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself."""
+        for folder in self._parts.store.folders():
+            try:
+                live = LiveRound(folder, folder.read())
+            except NodeFault as error:
+                self._damaged[folder.round_id] = error
+                self._log.error("round damaged", round=folder.round_id, reason=str(error))
+                continue
+            self._rounds[folder.round_id] = live
+            await self._resume(live)
+
+    async def shut(self) -> None:
+        """Stops all work; everything is on disk."""
+        for live in self._rounds.values():
+            await live.stop()
+        await in_thread(self._parts.work.pool.close)
+        self._parts.store.close()
+
+    async def prepare(self, certificate: bytes, position: int, suite: str) -> Signed:
+        """A signed round key for one position of a certified plan; the same one for the same question.
+
+        Raises:
+            DocumentError: see `check_certificate`. RoundStateError: prepared otherwise, or deleted before.
+        """
+        signed = Signed.from_bytes(certificate)
+        plan = check_certificate(signed, self._parts.roster, position, suite, self._parts.clock())
+        return await uninterrupted(self._prepare(signed, plan, position, suite))
+
+    async def set_manifest(self, manifest: bytes) -> Signed:
+        """The countersignature of a manifest that is exactly what this node was prepared for.
+
+        Raises:
+            DocumentError, RoundKeyError: see `check_manifest`. RoundStateError: another one is set, or it is late.
+        """
+        signed = Signed.from_bytes(manifest)
+        live = self._round(named_round(signed, self._parts.roster))
+        return await uninterrupted(self._set_manifest(live, signed))
+
+    async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
+        """The signed receipt of a submission; see `Submissions.take`."""
+        return await self._parts.submissions.take(self._round(round_id), credential, claim, chunks)
+
+    async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
+        """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
+        signed = Signed.from_bytes(header)
+        announced = check_header(signed, peer, self._parts.roster)
+        live = self._round(announced.round_id)
+        if await self._parts.batches.take(live, peer, signed, announced, chunks):
+            self._start(live)
+
+    async def close_round(self, round_id: str) -> int:
+        """No more submissions; the accepted number, and mixing starts. Repeating it answers the same.
+
+        Raises:
+            TooFewReportsError: fewer than the minimum; the round has failed. RoundStateError: not the entry node.
+        """
+        return await uninterrupted(self._close(self._round(round_id)))
+
+    async def delete(self, round_id: str) -> Signed:
+        """Erases everything of the round, known or not, and promises so. Idempotent."""
+        return await uninterrupted(self._delete(check_round_id(round_id)))
+
+    def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
+        """The status of a round now and at every change, until it ends."""
+        return self._round(round_id).watch()
+
+    async def sweep(self, patience: float) -> None:
+        """For ever: gives up rounds that nobody continued within `patience` seconds after their closing time."""
+        while True:
+            await self.give_up_abandoned(round(1000 * patience))
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def give_up_abandoned(self, patience: int) -> None:
+        """Fails every waiting round whose time was over `patience` milliseconds ago; their keys are erased."""
+        for live in list(self._rounds.values()):
+            async with live.lock:
+                record = live.record
+                if record.phase not in {Phase.PREPARED, Phase.OPEN} or live.deleted:
+                    continue
+                end = live.terms.manifest.closes_at if live.terms else record.plan().expires_at
+                if self._parts.clock() >= end + patience:
+                    await live.fail(ExpiredDocumentError(f"round {record.round_id} was abandoned: it ended at {end}"))
+
+    def _round(self, round_id: str) -> LiveRound:
+        live = self._rounds.get(round_id)
+        if live is not None:
+            return live
+        if round_id in self._damaged:
+            raise self._damaged[round_id]
+        raise UnknownRoundError(f"round {check_round_id(round_id)} is not known here: never prepared, or deleted")
+
+    async def _prepare(self, signed: Signed, plan: Certificate, position: int, suite: str) -> Signed:
+        async with self._lock:
+            if self._parts.store.discard_of(plan.round_id) is not None:
+                raise RoundStateError(f"round {plan.round_id} was deleted here and can never be used again")
+            if plan.round_id in self._rounds or plan.round_id in self._damaged:
+                record = self._round(plan.round_id).record
+                record.require_same_preparation(signed, position, suite)
+                return record.round_key
+            private, public = suite_named(suite).generate()
+            key = RoundKey(
+                deployment=self._parts.roster.deployment,
+                round_id=plan.round_id,
+                node=self._parts.identity.name,
+                position=position,
+                suite=suite,
+                public_key=public.hex(),
+                certificate_digest=document_digest(signed),
+            )
+            round_key = self._parts.identity.sign(key)
+            record = RoundRecord(round_id=plan.round_id, position=position, certificate=signed, round_key=round_key)
+            live = LiveRound(await in_thread(self._parts.store.create, record, private), record)
+            live.private_key = private
+            self._rounds[plan.round_id] = live
+            return round_key
+
+    async def _set_manifest(self, live: LiveRound, signed: Signed) -> Signed:
+        async with live.lock:
+            live.require_present()
+            record = live.record
+            if record.manifest is None:
+                terms = check_manifest(signed, record, self._parts.roster)
+                check_times(terms, self._parts.clock())
+                opened = record.opened(signed)
+                live.spool = live.spool or (self._spool(live.folder, terms) if record.is_entry else None)
+                live.terms = terms
+                await live.commit(opened)
+            elif record.manifest != signed:
+                raise RoundStateError(f"round {record.round_id} already has another manifest; delete it")
+        word = Countersignature(
+            round_id=record.round_id, node=self._parts.identity.name, manifest_digest=document_digest(signed)
+        )
+        return self._parts.identity.sign(word)
+
+    async def _close(self, live: LiveRound) -> int:
+        async with live.lock:
+            live.require_present()
+            if live.record.phase is Phase.FAILED:
+                live.record.raise_failure()
+            if live.record.phase is Phase.PREPARED:
+                live.require_terms()
+            if live.record.phase is Phase.OPEN:
+                await self._close_open(live)
+            live.require_spool()
+            return live.record.accepted
+
+    async def _close_open(self, live: LiveRound) -> None:
+        accepted = await live.require_spool().close()
+        try:
+            closed = live.record.closed(accepted, live.require_terms().manifest.min_reports)
+        except TooFewReportsError as error:
+            await live.fail(error)
+            raise
+        await live.commit(closed)
+        self._start(live)
+
+    async def _delete(self, round_id: str) -> Signed:
+        async with self._lock:
+            kept = self._parts.store.discard_of(round_id)
+            if kept is not None:
+                return kept
+            live = self._rounds.get(round_id)
+            # Of a damaged round nobody knows whether something left: the budget must stay charged.
+            forwarded = round_id in self._damaged
+            if live is not None:
+                async with live.lock:
+                    live.deleted = True
+                    await live.stop()
+                    forwarded = live.record.forwarded
+            discard = Discard(round_id=round_id, node=self._parts.identity.name, forwarded=forwarded)
+            signed = self._parts.identity.sign(discard)
+            await in_thread(self._parts.store.discard, round_id, signed)
+            self._rounds.pop(round_id, None)
+            self._damaged.pop(round_id, None)
+            return signed
+
+    async def _resume(self, live: LiveRound) -> None:
+        record = live.record
+        try:
+            if record.phase not in KEYLESS:
+                live.private_key = live.folder.read_key(suite_named(record.own_key().suite).private_key_bytes)
+            if record.manifest is not None:
+                live.terms = check_manifest(record.manifest, record, self._parts.roster)
+                if record.is_entry:
+                    live.spool = self._spool(live.folder, live.terms)
+            if live.spool is not None and record.phase in {Phase.OPEN, Phase.MIXING}:
+                live.spool.require_whole()
+        except ShuffleDPError as error:
+            if not record.ended:
+                await live.fail(error)
+        await in_thread(live.folder.erase_consumed, live.record.phase)
+        if live.record.phase in _WORKING:
+            self._start(live)
+
+    def _spool(self, folder: RoundFolder, terms: Terms) -> Spool:
+        return Spool(folder.index, folder.envelopes, terms.geometry.envelope_bytes, terms.manifest.max_reports)
+
+    def _start(self, live: LiveRound) -> None:
+        if live.job is None and not live.deleted:
+            live.job = asyncio.create_task(self._parts.work.run(live))

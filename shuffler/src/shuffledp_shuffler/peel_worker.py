@@ -1,0 +1,65 @@
+"""What runs inside a peeling process. Imports only the onions: a worker starts in a moment and stays small."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+
+from shuffledp_core.errors import NodeFault
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import binding, peel
+from shuffledp_core.onion.suites import suite_named
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The layer that one node takes off in one round."""
+
+    geometry: Geometry
+    round_id: str
+    position: int
+    private_key: bytes = field(repr=False)
+
+    @property
+    def unit_bytes(self) -> int:
+        """Length of what this node opens: a user's envelope at position 1, a record elsewhere."""
+        return self.geometry.envelope_bytes if self.position == 1 else self.geometry.record_bytes(self.position)
+
+    @property
+    def records_per_unit(self) -> int:
+        """Records that one unit gives."""
+        return self.geometry.messages_per_user if self.position == 1 else 1
+
+
+def peel_chunk(layer: Layer, packed: bytes) -> bytes:
+    """One layer off every unit of a packed chunk, order kept.
+
+    Raises:
+        BadBatchError: a record does not open (positions 2..L).
+        NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is damaged.
+    """
+    if layer.position > 1:
+        return peel(layer.geometry, layer.round_id, layer.position, layer.private_key, packed)
+    open_ = suite_named(layer.geometry.suite).opener(layer.private_key, binding(layer.round_id, 1))
+    width = layer.unit_bytes
+    try:
+        return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])
+    except NodeFault as error:
+        raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
+
+
+def begin() -> None:
+    """Initialiser of a worker: never outlive the node, leave Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)  # the node was killed: nobody waits for what this process computes

@@ -1,0 +1,71 @@
+"""Peeling on all processors.
+
+Processes, not threads: measured on 2 cores, threads reach 28.7 µs an onion together, processes 18.9 µs, where the
+bare X25519 needs 16.3 µs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from shuffledp_core.errors import NodeFault
+from shuffledp_shuffler.peel_worker import Layer, begin, peel_chunk
+
+CHUNK_BYTES = 2**19
+"""Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of work."""
+
+
+class WorkersLost(NodeFault):
+    """A peeling process died (killed, or out of memory). The work on disk is intact and can be done again."""
+
+
+class PeelPool:
+    """Worker processes, started when first needed and again after they broke."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+
+    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[bytes], None]) -> None:
+        """Peels every piece and hands the results to `place`, in order; memory: some pieces per worker.
+
+        Raises:
+            WorkersLost: a worker died. BadBatchError, NodeFault: see `peel_chunk`.
+        """
+        pool = self._started()
+        loop = asyncio.get_running_loop()
+        window: deque[asyncio.Future[bytes]] = deque()
+        try:
+            for piece in pieces:
+                window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
+                if len(window) >= 2 * self._workers:
+                    place(await window[0])
+                    window.popleft()
+            while window:
+                place(await window[0])
+                window.popleft()
+        except BrokenProcessPool as error:
+            if self._pool is pool:
+                self.close()
+            raise WorkersLost("a peeling process died; see the system's log for out-of-memory kills") from error
+        finally:
+            for future in window:
+                future.cancel()
+            await asyncio.gather(*window, return_exceptions=True)
+
+    def close(self) -> None:
+        """Ends the workers; the next `peel` starts new ones."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=begin)
+        return self._pool

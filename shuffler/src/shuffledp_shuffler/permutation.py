@@ -1,0 +1,42 @@
+"""A uniform permutation from the operating system's CSPRNG, and its application to packed records (invariant 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.randomness import RandomBytes
+
+Records = NDArray[np.uint8]
+"""Packed records, shape (number of records, bytes of a record)."""
+
+
+def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
+    """A permutation of {0..count-1}, exactly uniform.
+
+    Records are sorted by independent uniform 64-bit keys. Given that all keys differ, every order of them is
+    equally likely; whenever two are equal (probability below count^2 / 2^65) all are drawn again, so that the
+    order of a tie is never left to the sorting algorithm.
+
+    Args:
+        count: number of records, at least 0.
+        random: source of uniform bytes; services pass the operating system's.
+
+    Returns:
+        Shape (count,); output record i is input record `result[i]`.
+    """
+    while True:
+        keys = np.frombuffer(random(8 * count), dtype=np.uint64)
+        order = np.argsort(keys)
+        ranked = keys[order]
+        if not bool(np.any(ranked[1:] == ranked[:-1])):
+            return order
+
+
+def permuted_pieces(records: Records, order: NDArray[np.intp], piece_bytes: int) -> Iterator[bytes]:
+    """The records in the given order, packed, in pieces of about `piece_bytes` (memory: one piece)."""
+    rows = max(1, piece_bytes // records.shape[1])
+    for start in range(0, len(order), rows):
+        yield records[order[start : start + rows]].tobytes()

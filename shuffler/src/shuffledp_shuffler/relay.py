@@ -1,0 +1,109 @@
+"""Handing a batch to the next hop: again and again while it is away, for a bounded time. Repeating is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import NodeFault, UnreachableError
+from shuffledp_core.transport.chunks import CHUNK_BYTES
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import channel_to
+from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc
+
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 5.0
+CONNECT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Relay:
+    """The client side of `AddBatch`. `patience` bounds, in seconds, how long the next hop may be away."""
+
+    keys: Path
+    roster: Roster
+    patience: float
+
+    async def send(
+        self,
+        target: Party,
+        header: Signed,
+        path: Path,
+        started: Callable[[], Awaitable[None]],
+        progress: Callable[[int], None],
+    ) -> None:
+        """Returns once `target` has the whole batch on its disk.
+
+        Args:
+            target: the next hop.
+            header: the signed commitment.
+            path: the packed records.
+            started: awaited before the first byte can leave, once the target's TLS identity is verified.
+            progress: called with the number of bytes sent so far.
+
+        Raises:
+            UnreachableError: it was away for longer than `patience`.
+            ShuffleDPError: what the target raised.
+        """
+        deadline = time.monotonic() + self.patience
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await self._attempt(target, header, path, started, progress)
+            except NodeFault as error:
+                if type(error) not in {UnreachableError, NodeFault}:
+                    raise
+                if time.monotonic() + pause >= deadline:
+                    raise UnreachableError(
+                        f"{target.name} did not take the batch within {self.patience:g} s: {error}; start it and "
+                        "open a new round"
+                    ) from error
+                structlog.get_logger().warning("next hop away", target=target.name, reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _attempt(
+        self,
+        target: Party,
+        header: Signed,
+        path: Path,
+        started: Callable[[], Awaitable[None]],
+        progress: Callable[[int], None],
+    ) -> None:
+        # A fresh channel for every attempt: a used one waits by its own, longer, schedule before it reconnects.
+        async with channel_to(target, self.keys, self.roster) as channel:
+            try:
+                async with asyncio.timeout(min(CONNECT_SECONDS, self.patience)):
+                    await channel.channel_ready()
+            except TimeoutError as error:
+                raise UnreachableError(f"no connection to {target.name} at {target.address}") from error
+            await started()
+            async with translated(target.name):
+                await _stream(batch_pb2_grpc.BatchSinkStub(channel), header, path, progress)
+
+
+async def _stream(
+    stub: batch_pb2_grpc.BatchSinkAsyncStub, header: Signed, path: Path, progress: Callable[[int], None]
+) -> None:
+    call = stub.AddBatch()
+    with path.open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        try:
+            await call.write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
+            for offset in range(0, total, CHUNK_BYTES):
+                data = await asyncio.to_thread(os.pread, file.fileno(), CHUNK_BYTES, offset)
+                await call.write(batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=data)))
+                progress(offset + len(data))
+            await call.done_writing()
+        except asyncio.InvalidStateError:
+            pass  # the target has answered already: it has this batch, or refuses it; the answer says which
+    await call

@@ -1,0 +1,151 @@
+"""One round at one node, as a value: what has been promised and how far it got. Pure; `store` keeps it on disk.
+
+Legal orders of calls:
+
+    prepared --opened--> OPEN --closed (entry) or received (others)--> MIXING --mixed--> RELAYING
+    RELAYING --forwarding--> RELAYING --relayed--> DONE
+    PREPARED, OPEN, MIXING or RELAYING --failed--> FAILED
+
+Every call gives a new record; an illegal one raises `RoundStateError` and changes nothing. `forwarded` turns true
+before the first byte can leave the node and never turns back: a signed discard depends on it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NoReturn
+
+import msgspec
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import Certificate, RoundKey
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, TooFewReportsError, by_code
+
+
+class Phase(StrEnum):
+    """How far a round has got at this node."""
+
+    PREPARED = "prepared"
+    OPEN = "open"
+    MIXING = "mixing"
+    RELAYING = "relaying"
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED: Final = frozenset({Phase.DONE, Phase.FAILED})
+"""Phases in which this node's part is over and its round key is erased."""
+
+KEYLESS: Final = frozenset({Phase.RELAYING, *ENDED})
+"""Phases in which the round key has done its work and is erased."""
+
+ENTRY: Final = 1
+"""Position of the node that takes submissions."""
+
+
+class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything of a round but its private key and its bulk data.
+
+    `accepted` counts reports (users) from the moment the node knows them for good; seconds are of finished
+    phases. `error` and `reason` are the class name and message of what failed the round.
+    """
+
+    round_id: str
+    position: int
+    certificate: Signed
+    round_key: Signed
+    phase: Phase = Phase.PREPARED
+    manifest: Signed | None = None
+    incoming: Signed | None = None
+    outgoing: Signed | None = None
+    accepted: int = 0
+    forwarded: bool = False
+    mixing_seconds: float = 0.0
+    relaying_seconds: float = 0.0
+    error: str | None = None
+    reason: str | None = None
+
+    def own_key(self) -> RoundKey:
+        """The round key this node signed itself."""
+        return from_json(self.round_key.body, RoundKey)
+
+    def plan(self) -> Certificate:
+        """The certificate that was verified when the round was prepared."""
+        return from_json(self.certificate.body, Certificate)
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether this node takes the submissions."""
+        return self.position == ENTRY
+
+    @property
+    def ended(self) -> bool:
+        """Whether this node's part is over."""
+        return self.phase in ENDED
+
+    def require_same_preparation(self, certificate: Signed, position: int, suite: str) -> None:
+        """Raises `RoundStateError` unless the round was prepared with exactly these."""
+        same = document_digest(certificate) == document_digest(self.certificate)
+        if not (same and position == self.position and suite == self.own_key().suite):
+            raise RoundStateError(
+                f"round {self.round_id} was already prepared here with another certificate, position or suite; "
+                "delete it and open a new round"
+            )
+
+    def opened(self, manifest: Signed) -> RoundRecord:
+        """The manifest is verified and countersigned."""
+        self._require(Phase.PREPARED, "take a manifest")
+        return msgspec.structs.replace(self, phase=Phase.OPEN, manifest=manifest)
+
+    def closed(self, accepted: int, min_reports: int) -> RoundRecord:
+        """Entry node: no more submissions. Raises `TooFewReportsError` when nothing may be forwarded."""
+        self._require(Phase.OPEN, "close")
+        if not self.is_entry:
+            raise RoundStateError(f"this node stands at position {self.position}; only the entry node can be closed")
+        if accepted < min_reports:
+            raise TooFewReportsError(
+                f"{accepted} reports arrived where the round needs {min_reports}; nothing was forwarded: "
+                "ask for fewer reports, or stay open for longer"
+            )
+        return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
+
+    def received(self, header: Signed, users: int) -> RoundRecord:
+        """Node 2..L: the whole batch is verified and on disk."""
+        self._require(Phase.OPEN, "take a batch")
+        if self.is_entry:
+            raise RoundStateError("this node is the entry of the round: it takes submissions, not batches")
+        return msgspec.structs.replace(self, phase=Phase.MIXING, incoming=header, accepted=users)
+
+    def mixed(self, header: Signed, seconds: float) -> RoundRecord:
+        """The permuted batch is on disk and this header commits to it."""
+        self._require(Phase.MIXING, "commit a mixed batch")
+        return msgspec.structs.replace(self, phase=Phase.RELAYING, outgoing=header, mixing_seconds=seconds)
+
+    def forwarding(self) -> RoundRecord:
+        """From here on bytes may have left the node."""
+        self._require(Phase.RELAYING, "forward")
+        return msgspec.structs.replace(self, forwarded=True)
+
+    def relayed(self, seconds: float) -> RoundRecord:
+        """The next hop has the whole batch."""
+        self._require(Phase.RELAYING, "finish")
+        if not self.forwarded:
+            raise ValueError("relayed() without forwarding(): a discard would have denied what was sent")
+        return msgspec.structs.replace(self, phase=Phase.DONE, relaying_seconds=seconds)
+
+    def failed(self, error: ShuffleDPError) -> RoundRecord:
+        """The round ends here without (further) relaying."""
+        if self.ended:
+            raise RoundStateError(f"round {self.round_id} has already ended ({self.phase})")
+        return msgspec.structs.replace(self, phase=Phase.FAILED, error=type(error).__name__, reason=str(error))
+
+    def raise_failure(self) -> NoReturn:
+        """Raises what failed the round, as the class it was."""
+        kind = by_code(self.error or RoundFailed.__name__)
+        raise kind(self.reason or f"round {self.round_id} failed here")
+
+    def _require(self, phase: Phase, what: str) -> None:
+        if self.phase is not phase:
+            detail = f": {self.reason}" if self.reason else ""
+            raise RoundStateError(f"round {self.round_id} is {self.phase}{detail}; it cannot {what} now")

@@ -1,0 +1,161 @@
+"""The node's two gRPC services: messages in and out, and nothing else."""
+
+# ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a context
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, NodeFault
+from shuffledp_core.transport.rpc_errors import Rules
+from shuffledp_core.transport.tls import CLIENT, peer_name
+from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
+from shuffledp_shuffler.live import Snapshot
+from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.round_state import Phase
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_ANALYST: Final = frozenset({"analyst"})
+
+RULES: Final[Rules] = {
+    "/shuffledp_proto.v1.Node/PrepareRound": _ANALYST,
+    "/shuffledp_proto.v1.Node/SetManifest": _ANALYST,
+    "/shuffledp_proto.v1.Node/Submit": frozenset({CLIENT}),
+    "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
+    "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
+    "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
+    "/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({"node"}),
+}
+"""Who may call what."""
+
+NAMES: Final = ("shuffledp_proto.v1.Node", "shuffledp_proto.v1.BatchSink")
+"""Full service names, for reflection."""
+
+_PHASES: Final = {
+    Phase.PREPARED: node_pb2.ROUND_PHASE_PREPARED,
+    Phase.OPEN: node_pb2.ROUND_PHASE_OPEN,
+    Phase.MIXING: node_pb2.ROUND_PHASE_MIXING,
+    Phase.RELAYING: node_pb2.ROUND_PHASE_RELAYING,
+    Phase.DONE: node_pb2.ROUND_PHASE_DONE,
+    Phase.FAILED: node_pb2.ROUND_PHASE_FAILED,
+}
+
+
+@contextmanager
+def _disk_faults() -> Iterator[None]:
+    """A disk that refuses is this node's fault, and typed."""
+    try:
+        yield
+    except OSError as error:
+        structlog.get_logger().exception("disk failure")
+        raise NodeFault(f"the disk of this node failed ({error.strerror}); try again later") from error
+
+
+class NodeServicer(node_pb2_grpc.NodeServicer):
+    """What the analyst and the clients call. At most `max_submissions` submissions are received at a time."""
+
+    def __init__(self, node: MixNode, max_submissions: int) -> None:
+        self._node = node
+        self._room = asyncio.Semaphore(max_submissions)
+
+    async def PrepareRound(
+        self, request: node_pb2.PrepareRoundRequest, context: Context
+    ) -> node_pb2.PrepareRoundResponse:
+        """See node.proto."""
+        with _disk_faults():
+            key = await self._node.prepare(request.certificate, request.position, request.suite)
+        return node_pb2.PrepareRoundResponse(round_key=key.to_bytes())
+
+    async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
+        """See node.proto."""
+        with _disk_faults():
+            word = await self._node.set_manifest(request.manifest)
+        return node_pb2.SetManifestResponse(countersignature=word.to_bytes())
+
+    async def Submit(
+        self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
+    ) -> node_pb2.SubmitResponse:
+        """See node.proto."""
+        async with self._room:
+            first = await anext(aiter(request_iterator), None)
+            if first is None or first.WhichOneof("part") != "header":
+                raise InvalidSubmissionError("a submission begins with its header")
+            header = first.header
+            with _disk_faults():
+                receipt = await self._node.submit(
+                    header.round_id, header.credential, header.claim, _envelope(request_iterator)
+                )
+        return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
+
+    async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
+        """See node.proto."""
+        with _disk_faults():
+            accepted = await self._node.close_round(request.round_id)
+        return node_pb2.CloseRoundResponse(accepted=accepted)
+
+    async def DeleteRound(self, request: node_pb2.DeleteRoundRequest, context: Context) -> node_pb2.DeleteRoundResponse:
+        """See node.proto."""
+        with _disk_faults():
+            discard = await self._node.delete(request.round_id)
+        return node_pb2.DeleteRoundResponse(discard=discard.to_bytes())
+
+    async def WatchRound(
+        self, request: node_pb2.WatchRoundRequest, context: Context
+    ) -> AsyncIterator[node_pb2.WatchRoundResponse]:
+        """See node.proto."""
+        async with aclosing(self._node.watch(request.round_id)) as snapshots:
+            async for snapshot in snapshots:
+                yield _status(snapshot)
+
+
+class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
+    """What the predecessor on the route calls."""
+
+    def __init__(self, node: MixNode) -> None:
+        self._node = node
+
+    async def AddBatch(
+        self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
+    ) -> batch_pb2.AddBatchResponse:
+        """See batch.proto."""
+        first = await anext(aiter(request_iterator), None)
+        if first is None or first.WhichOneof("part") != "header":
+            raise BadBatchError("a batch begins with its header")
+        with _disk_faults():
+            await self._node.add_batch(first.header, peer_name(context), _records(request_iterator))
+        return batch_pb2.AddBatchResponse()
+
+
+async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIterator[tuple[int, bytes]]:
+    async for request in requests:
+        if request.WhichOneof("part") != "chunk":
+            raise InvalidSubmissionError("after its header a submission consists of chunks")
+        yield request.chunk.offset, request.chunk.data
+
+
+async def _records(requests: AsyncIterator[batch_pb2.AddBatchRequest]) -> AsyncIterator[tuple[int, bytes]]:
+    async for request in requests:
+        if request.WhichOneof("part") != "chunk":
+            raise BadBatchError("after its header a batch consists of chunks")
+        yield request.chunk.offset, request.chunk.data
+
+
+def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
+    record = snapshot.record
+    return node_pb2.WatchRoundResponse(
+        phase=_PHASES[record.phase],
+        accepted=snapshot.accepted,
+        done=snapshot.done,
+        total=snapshot.total,
+        mixing_seconds=record.mixing_seconds,
+        relaying_seconds=record.relaying_seconds,
+        error=record.error or "",
+        reason=record.reason or "",
+    )

@@ -1,0 +1,237 @@
+"""The entry node's accepted submissions: on disk before they are acknowledged, each credential once (invariant 4).
+
+Sealed envelopes all have one length, so they lie packed in one flat file, in order of arrival. A SQLite index (WAL,
+synchronous=FULL) says which credentials were accepted with which envelope digest; its number of rows is the number
+of envelopes that count, so that a crash between the two writes leaves nothing but ignored bytes at the file's end.
+
+All writes go through one thread with group commit: whatever arrived while the last commit was under way shares the
+next one, so that many concurrent submissions cost one flush of each file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.errors import (
+    DifferentSubmissionError,
+    InvalidSubmissionError,
+    NodeFault,
+    ShuffleDPError,
+    SubmissionClosedError,
+    UnknownRoundError,
+)
+from shuffledp_shuffler.files import sync_folder
+
+MAX_GROUP: Final = 1024
+"""Submissions in one commit."""
+
+MAX_GROUP_BYTES: Final = 16 * 2**20
+"""Envelope bytes after which a commit takes no more submissions."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS accepted (credential BLOB PRIMARY KEY, digest BLOB NOT NULL UNIQUE) WITHOUT ROWID;
+"""
+
+
+@dataclass(eq=False)
+class _Request:
+    """One question to the writer: append an envelope, or (no envelope) find the digest of a credential."""
+
+    credential: bytes
+    digest: bytes
+    envelope: bytes | None
+    answer: asyncio.Future[str | None] = field(repr=False)
+    outcome: str | ShuffleDPError | None = None
+
+
+@dataclass(eq=False)
+class _Close:
+    """No more submissions; the answer is the final count."""
+
+    answer: asyncio.Future[int]
+
+
+class Spool:
+    """The accepted submissions of one round. Used from one event loop; `shut` must be called in the end."""
+
+    def __init__(self, index: Path, envelopes: Path, envelope_bytes: int, max_reports: int) -> None:
+        """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged."""
+        self._envelope_bytes = envelope_bytes
+        self._max_reports = max_reports
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Request | _Close | None] = queue.SimpleQueue()
+        self._closed = False
+        self._shut = False
+        self._file = os.open(envelopes, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.close(os.open(index, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would make it with the umask's mode
+            self._database = sqlite3.connect(index, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_SCHEMA)
+            self._accepted = int(self._database.execute("SELECT count(*) FROM accepted").fetchone()[0])
+        except sqlite3.Error as error:
+            os.close(self._file)
+            raise NodeFault(f"the index of accepted submissions is damaged: {error}; the round cannot go on") from error
+        sync_folder(index.parent)
+        self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
+        self._thread.start()
+
+    @property
+    def accepted(self) -> int:
+        """Submissions that are committed."""
+        return self._accepted
+
+    def require_whole(self) -> None:
+        """Raises `NodeFault` when the file holds fewer envelopes than the index."""
+        size = os.fstat(self._file).st_size
+        if size < self._accepted * self._envelope_bytes:
+            raise NodeFault(
+                f"the envelope file has {size} bytes where {self._accepted} accepted submissions need "
+                f"{self._accepted * self._envelope_bytes}; the disk lost data and the round cannot go on"
+            )
+
+    async def append(self, credential: str, digest: str, envelope: bytes) -> None:
+        """Returns once the submission is on disk, now or already before.
+
+        Raises:
+            DifferentSubmissionError: the credential submitted something else.
+            InvalidSubmissionError: another credential submitted this very envelope.
+            SubmissionClosedError: the round is closed or full.
+            NodeFault: the disk refused; nothing was acknowledged.
+        """
+        if len(envelope) != self._envelope_bytes:
+            raise ValueError(f"an envelope must have {self._envelope_bytes} bytes, not {len(envelope)}")
+        await self._ask(credential, digest, envelope)
+
+    async def find(self, credential: str) -> str | None:
+        """The digest of the credential's accepted envelope, or None."""
+        return await self._ask(credential, "", None)
+
+    async def close(self) -> int:
+        """Refuses every later submission; the number that counts. Idempotent."""
+        answer: asyncio.Future[int] = self._loop.create_future()
+        self._put(_Close(answer))
+        return await answer
+
+    def shut(self) -> None:
+        """Ends the writer, after what is queued, and releases the files. Idempotent."""
+        if not self._shut:
+            self._shut = True
+            self._queue.put(None)
+            self._thread.join()
+            self._database.close()
+            os.close(self._file)
+
+    async def _ask(self, credential: str, digest: str, envelope: bytes | None) -> str | None:
+        answer: asyncio.Future[str | None] = self._loop.create_future()
+        self._put(_Request(bytes.fromhex(credential), bytes.fromhex(digest), envelope, answer))
+        return await answer
+
+    def _put(self, item: _Request | _Close) -> None:
+        if self._shut:
+            raise UnknownRoundError("the round was deleted while the call was under way")
+        self._queue.put(item)
+
+    def _work(self) -> None:
+        while True:
+            group, last = self._take_group()
+            if group:
+                self._process(group)
+            if isinstance(last, _Close):
+                self._closed = True
+                self._loop.call_soon_threadsafe(_settle, last.answer, self._accepted)
+            elif last is None:
+                return
+
+    def _take_group(self) -> tuple[list[_Request], _Request | _Close | None]:
+        """The next requests, at least one, up to a close or the end; and the last thing taken."""
+        group: list[_Request] = []
+        item = self._queue.get()
+        weight = 0
+        while isinstance(item, _Request):
+            group.append(item)
+            weight += len(item.envelope or b"")
+            if len(group) >= MAX_GROUP or weight >= MAX_GROUP_BYTES:
+                break
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        return group, item
+
+    def _process(self, group: list[_Request]) -> None:
+        try:
+            self._commit(group)
+        except (OSError, sqlite3.Error) as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            failure = NodeFault(f"the submission could not be stored ({error}); send it again later")
+            for request in group:
+                request.outcome = failure
+        self._loop.call_soon_threadsafe(_answer, group)
+
+    def _commit(self, group: list[_Request]) -> None:
+        """Envelopes first, then the index: what the index counts is always there."""
+        self._database.execute("BEGIN IMMEDIATE")
+        fresh: list[bytes] = []
+        for request in group:
+            if request.envelope is not None:
+                request.outcome = self._admit(request, self._accepted + len(fresh), fresh)
+        if fresh:
+            data, offset = b"".join(fresh), self._accepted * self._envelope_bytes
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file, memoryview(data)[written:], offset + written)
+            os.fdatasync(self._file)
+        self._database.execute("COMMIT")
+        self._accepted += len(fresh)
+        for request in group:
+            if request.envelope is None:
+                request.outcome = self._digest_of(request.credential)
+
+    def _admit(self, request: _Request, count: int, fresh: list[bytes]) -> ShuffleDPError | None:
+        known = self._digest_of(request.credential)
+        if known is not None:
+            return None if known == request.digest.hex() else different_submission()
+        if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (request.digest,)).fetchone():
+            return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
+        if self._closed or count >= self._max_reports:
+            return SubmissionClosedError("the round is full" if not self._closed else "the round is closed")
+        self._database.execute("INSERT INTO accepted VALUES (?, ?)", (request.credential, request.digest))
+        fresh.append(request.envelope or b"")
+        return None
+
+    def _digest_of(self, credential: bytes) -> str | None:
+        row = self._database.execute("SELECT digest FROM accepted WHERE credential = ?", (credential,)).fetchone()
+        return None if row is None else bytes(row[0]).hex()
+
+
+def different_submission() -> DifferentSubmissionError:
+    """What a credential hears that submits a second, different envelope."""
+    return DifferentSubmissionError(
+        "this credential already submitted a different envelope to this round; only the first one counts"
+    )
+
+
+def _settle(answer: asyncio.Future[int], count: int) -> None:
+    if not answer.done():
+        answer.set_result(count)
+
+
+def _answer(group: Iterable[_Request]) -> None:
+    for request in group:
+        if request.answer.done():
+            continue
+        if isinstance(request.outcome, ShuffleDPError):
+            request.answer.set_exception(request.outcome)
+        else:
+            request.answer.set_result(request.outcome)

@@ -1,0 +1,154 @@
+"""Rounds on disk: all that must survive kill -9 while a round is open, and nothing after it. docs/adr/0002.
+
+lock                       held by the running node
+rounds/<round>/record.json the round's record, replaced as a whole at every step
+               key         the private round key, erased when the node's part is over
+               index.sqlite, envelopes      entry node: see `spool`
+               incoming, outgoing           packed batches, with headers in the record
+uploads/                   batches that are still arriving, erased at start
+discards/<round>.json      the signed discard of a deleted round, kept: its id is never used again
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.documents.models import Discard
+from shuffledp_core.documents.signed import Signed, from_json, to_json
+from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
+from shuffledp_shuffler.files import PART, erase, erase_folder, make_folder, sync_folder, write_atomic
+from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
+
+_NEW: Final = ".new-"
+"""Prefix of a round folder that is still being made; never a round id."""
+
+
+class RoundFolder:
+    """The files of one round."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.index = path / "index.sqlite"
+        self.envelopes = path / "envelopes"
+        self.incoming = path / "incoming"
+        self.outgoing = path / "outgoing"
+        self._record = path / "record.json"
+        self._key = path / "key"
+
+    @property
+    def round_id(self) -> str:
+        """The round whose folder this is."""
+        return self.path.name
+
+    def commit(self, record: RoundRecord) -> None:
+        """Makes `record` the round's state, atomically."""
+        write_atomic(self._record, to_json(record))
+
+    def read(self) -> RoundRecord:
+        """The round's state. Raises `NodeFault` when the folder is damaged."""
+        try:
+            record = from_json(self._record.read_bytes(), RoundRecord)
+            if record.round_id != self.round_id:
+                raise NodeFault(f"the record in {self.path.name} is of round {record.round_id}")
+            record.own_key()
+            record.plan()
+        except (OSError, ShuffleDPError) as error:
+            raise NodeFault(f"the state of round {self.round_id} is damaged on disk ({error}); delete it") from error
+        return record
+
+    def write_key(self, private_key: bytes) -> None:
+        """Stores the private round key, mode 0600."""
+        write_atomic(self._key, private_key)
+
+    def read_key(self, length: int) -> bytes:
+        """The private round key. Raises `NodeFault` when it is missing or torn."""
+        try:
+            key = self._key.read_bytes()
+        except OSError as error:
+            raise NodeFault(f"the key of round {self.round_id} cannot be read ({error.strerror})") from error
+        if len(key) != length:
+            raise NodeFault(f"the key of round {self.round_id} has {len(key)} bytes instead of {length}")
+        return key
+
+    def take_incoming(self, upload: Path, record: RoundRecord) -> None:
+        """Moves a verified, flushed upload into the round, then commits the record that counts on it."""
+        upload.rename(self.incoming)
+        sync_folder(self.path)
+        self.commit(record)
+
+    def erase_consumed(self, phase: Phase) -> None:
+        """Erases what the phase has no more use for; harmless to repeat, so that a crash in it is harmless."""
+        if phase in KEYLESS:
+            for path in (self._key, self.envelopes, self.incoming, *self.path.glob(f"*{PART}")):
+                erase(path)
+        if phase in ENDED:
+            erase(self.outgoing)
+
+
+class Store:
+    """The state folder of one node; one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Locks the folder and finishes what a crash left undone. Raises `ConfigError`."""
+        self._rounds = folder / "rounds"
+        self._discards = folder / "discards"
+        self.uploads = folder / "uploads"
+        try:
+            for path in (folder, self._rounds, self._discards, self.uploads):
+                make_folder(path)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise ConfigError(f"cannot use the state folder {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise ConfigError(f"another process uses the state folder {folder}; stop it or choose another") from error
+        self._tidy()
+
+    def close(self) -> None:
+        """Releases the folder."""
+        os.close(self._lock)
+
+    def create(self, record: RoundRecord, private_key: bytes) -> RoundFolder:
+        """A new round's folder, whole or not at all."""
+        path = self._rounds / record.round_id
+        making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
+        erase_folder(making.path)
+        make_folder(making.path)
+        making.write_key(private_key)
+        making.commit(record)
+        making.path.rename(path)
+        sync_folder(self._rounds)
+        return RoundFolder(path)
+
+    def folders(self) -> list[RoundFolder]:
+        """Every round on disk, in no particular order."""
+        return [RoundFolder(path) for path in self._rounds.iterdir()]
+
+    def discard_of(self, round_id: str) -> Signed | None:
+        """The signed discard of a deleted round, or None."""
+        try:
+            return Signed.from_bytes((self._discards / f"{round_id}.json").read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def discard(self, round_id: str, signed: Signed) -> None:
+        """Keeps the discard, then erases the round: from the first byte on, the promise will be kept."""
+        if from_json(signed.body, Discard).round_id != round_id:
+            raise ValueError("the discard is for another round")
+        write_atomic(self._discards / f"{round_id}.json", signed.to_bytes())
+        erase_folder(self._rounds / round_id)
+
+    def _tidy(self) -> None:
+        for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):
+            erase(path)
+        for path in list(self._rounds.iterdir()):
+            if path.name.startswith(_NEW) or (self._discards / f"{path.name}.json").exists():
+                erase_folder(path)
+            else:
+                for part in path.glob(f"*{PART}"):
+                    erase(part)

@@ -1,0 +1,115 @@
+"""What a node does with a closed or delivered batch, in the background: mix, commit, erase, relay. docs/protocol.md.
+
+Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done again. Nothing
+leaves the node before the permuted batch is committed, so a batch that is mixed twice is sent in one order only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from shuffledp_core.documents.models import BatchHeader
+from shuffledp_core.errors import NodeFault, ShuffleDPError
+from shuffledp_core.keys import Identity
+from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.mixing import mix
+from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peeling import PeelPool, WorkersLost
+from shuffledp_shuffler.relay import Relay
+from shuffledp_shuffler.round_state import Phase
+from shuffledp_shuffler.tasks import in_thread
+
+MIXING_ATTEMPTS: Final = 3
+"""A round survives that workers are killed, but not that it kills them every time."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Mixes and relays rounds of one node."""
+
+    identity: Identity
+    pool: PeelPool
+    relay: Relay
+
+    async def run(self, live: LiveRound) -> None:
+        """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
+        try:
+            if live.record.phase is Phase.MIXING:
+                await self._mix(live)
+            if live.record.phase is Phase.RELAYING:
+                await self._relay(live)
+        except ShuffleDPError as error:
+            await live.fail(error)
+        except OSError as error:
+            await live.fail(NodeFault(f"the disk of this node failed: {error.strerror}"))
+        except Exception as error:  # noqa: BLE001 - a bug must not leave a round that looks as if it were at work
+            structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
+            await live.fail(NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
+
+    async def _mix(self, live: LiveRound) -> None:
+        started = time.monotonic()
+        record, terms = live.record, live.require_terms()
+        digest = await self._mixed_digest(live)
+        header = BatchHeader(
+            round_id=record.round_id,
+            position=record.position + 1,
+            users=record.accepted,
+            records=record.accepted * terms.geometry.messages_per_user,
+            digest=digest,
+        )
+        await live.commit(record.mixed(self.identity.sign(header), time.monotonic() - started))
+        await in_thread(live.folder.erase_consumed, live.record.phase)
+
+    async def _mixed_digest(self, live: LiveRound) -> str:
+        record, geometry, folder = live.record, live.require_terms().geometry, live.folder
+        layer = Layer(geometry, record.round_id, record.position, live.require_key())
+        total = record.accepted * geometry.messages_per_user
+        units = record.accepted if record.is_entry else total
+        source = folder.envelopes if record.is_entry else folder.incoming
+        for attempt in range(1, MIXING_ATTEMPTS + 1):
+            live.progress(0, total)
+            try:
+                return await mix(
+                    layer,
+                    units,
+                    source,
+                    folder.outgoing,
+                    self.pool,
+                    system_random,
+                    lambda done: live.progress(done, total),
+                )
+            except WorkersLost as error:
+                structlog.get_logger().warning(
+                    "mixing again", round=record.round_id, attempt=attempt, reason=str(error)
+                )
+                lost = error
+        raise NodeFault(f"mixing was given up after {MIXING_ATTEMPTS} attempts: {lost}")
+
+    async def _relay(self, live: LiveRound) -> None:
+        started = time.monotonic()
+        record, terms = live.record, live.require_terms()
+        if record.outgoing is None:
+            raise NodeFault(f"the record of round {record.round_id} lacks the header of its batch")
+        width = terms.geometry.record_bytes(record.position + 1)
+        total = record.accepted * terms.geometry.messages_per_user
+
+        async def forwarding() -> None:
+            if not live.record.forwarded:
+                await live.commit(live.record.forwarding())
+
+        live.progress(0, total)
+        await self.relay.send(
+            terms.successor(self.relay.roster),
+            record.outgoing,
+            live.folder.outgoing,
+            forwarding,
+            lambda sent: live.progress(sent // width, total),
+        )
+        await live.commit(live.record.relayed(time.monotonic() - started))
+        await in_thread(live.folder.erase_consumed, live.record.phase)
+        structlog.get_logger().info("round relayed", round=record.round_id, records=total)

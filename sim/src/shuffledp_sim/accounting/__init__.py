@@ -1,0 +1,1 @@
+"""The accountant on the command line: `shuffledp certify`, `calibrate`, `advise` and `verify`."""

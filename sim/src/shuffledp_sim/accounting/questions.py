@@ -1,0 +1,180 @@
+"""From options to a checked question: an exact mechanism, a setting, and who is corrupt. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from typing import Final, TypeVar
+
+from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses register on import
+from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_accountant.numerics.calibration import epsilon0_to_blanket
+from shuffledp_accountant.numerics.clones import LocalRandomiser
+from shuffledp_accountant.numerics.composition import LARGEST_TIMES
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.onion.geometry import MAX_HOPS
+from shuffledp_core.privacy import Adjacency
+from shuffledp_sim.accounting.options import Circumstances
+
+LOCAL_KINDS: Final[dict[type, str]] = {LocalRandomiser: "local"}
+"""Names of the specs that have none of their own."""
+
+ParameterValue = int | float | str
+
+SpecT = TypeVar("SpecT")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One mechanism, who takes part, and against whom.
+
+    Attributes:
+        spec: any spec that the numerics know.
+        setting: of one round.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1.
+        rounds: how often the round is run on the same people.
+        corrupt: numbers of the corrupt nodes, 1..nodes.
+        nodes: mix nodes of the route.
+        notes: what was decided on the way here, in words.
+        asked: parameters as they were asked for, beside the spec's own.
+    """
+
+    spec: object
+    setting: Setting
+    delta: float
+    rounds: int = 1
+    corrupt: frozenset[int] = frozenset()
+    nodes: int = 3
+    notes: tuple[str, ...] = ()
+    asked: tuple[tuple[str, ParameterValue], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The mechanism's name."""
+        return str(getattr(self.spec, "kind", None) or LOCAL_KINDS[type(self.spec)])
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """The spec's exact parameters; a rational as text, as in a certificate."""
+        own = {name: getattr(self.spec, name) for name in _field_names(self.spec)}
+        shown = {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
+        return dict(self.asked) | shown
+
+    @property
+    def all_corrupt(self) -> bool:
+        """Nothing is shuffled by anybody honest."""
+        return len(self.corrupt) == self.nodes
+
+    @property
+    def max_distance(self) -> int | None:
+        """The largest change that the answer covers; None where values have no distance."""
+        domain = getattr(self.spec, "domain", None)
+        return self.setting.max_distance or (None if domain is None else int(domain) - 1)
+
+    @property
+    def per_unit(self) -> str:
+        """The unit of ε, in words after the number."""
+        return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
+
+
+def _field_names(spec: object) -> tuple[str, ...]:
+    if is_dataclass(spec):
+        return tuple(field.name for field in fields(spec))
+    return tuple(getattr(spec, "__struct_fields__", ()))
+
+
+def checked(build: Callable[[], SpecT]) -> SpecT:
+    """The spec, its refusals turned into `UsageError`."""
+    try:
+        return build()
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from error
+
+
+def question(spec: object, typed: Circumstances, *, notes: tuple[str, ...] = ()) -> Question:
+    """The checked question about a spec.
+
+    Raises:
+        UsageError: a value is outside its range; the message names both.
+    """
+    if not (typed.delta == 0.0 or 1e-12 <= typed.delta < 1.0):
+        raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {typed.delta}")
+    if not 1 <= typed.rounds <= LARGEST_TIMES:
+        raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {typed.rounds}")
+    if not 1 <= typed.nodes <= MAX_HOPS:
+        raise UsageError(f"nodes must be from 1 to {MAX_HOPS}, not {typed.nodes}")
+    return Question(
+        spec=spec,
+        setting=setting_of(typed, getattr(spec, "domain", None)),
+        delta=typed.delta,
+        rounds=typed.rounds,
+        corrupt=corrupt_nodes(typed.corrupt_nodes, typed.nodes),
+        nodes=typed.nodes,
+        notes=notes,
+    )
+
+
+def setting_of(typed: Circumstances, domain: int | None) -> Setting:
+    """The setting of one round; `UsageError` for a distance that the domain does not have."""
+    if domain is not None and typed.max_distance is not None and not 1 <= typed.max_distance < domain:
+        raise UsageError(
+            f"max-distance must be from 1 to {domain - 1}, the largest change within the domain, "
+            f"not {typed.max_distance}"
+        )
+    honest = typed.users if typed.honest is None else typed.honest
+    return Setting(typed.users, honest, typed.adjacency, typed.max_distance)
+
+
+def corrupt_nodes(text: str | None, nodes: int) -> frozenset[int]:
+    """The node numbers in a list such as "1,3"; `UsageError` for anything else or out of 1..nodes."""
+    if text is None or not text.strip():
+        return frozenset()
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"corrupt-nodes must be node numbers such as 1,3, not {text!r}") from error
+    for number in numbers:
+        if not 1 <= number <= nodes:
+            raise UsageError(f"corrupt-nodes must be from 1 to {nodes}, the number of nodes, not {number}")
+    return frozenset(numbers)
+
+
+def check_finite(name: str, value: float) -> None:
+    """`UsageError` unless the value is a finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{name} must be a finite number above 0, not {value}")
+
+
+def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[str, ...]]:
+    """The spec with local parameter at most `epsilon0` (nats), and how its blanket was rounded."""
+    check_finite("epsilon0", epsilon0)
+    blanket = epsilon0_to_blanket(epsilon0, symbols)
+    spec = checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket))
+    note = f"blanket = {blanket} is the exact rational that users sample; its local epsilon is at most {epsilon0:g}"
+    return spec, (note,)
+
+
+def local(epsilon0: float) -> LocalRandomiser:
+    """Any randomiser with that local parameter."""
+    check_finite("epsilon0", epsilon0)
+    return LocalRandomiser(epsilon0)
+
+
+def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
+    """The spec, checked."""
+    return checked(lambda: RRShuffle(max_value=max_value, randomise=randomise))
+
+
+def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
+    """The spec, checked."""
+    return checked(lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding))
+
+
+def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
+    """The spec, checked."""
+    return checked(
+        lambda: SGDLShuffle(max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding)
+    )

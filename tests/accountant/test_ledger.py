@@ -1,0 +1,357 @@
+"""The ledger on SQLite: what a charge may go through, what is refused, and what a damaged database does."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shuffledp_accountant.analysis import Cost, analyse, spent
+from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, Settlement, State
+from shuffledp_accountant.ledger.database import open_database
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.ledger.schema import METADATA
+from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_core.errors import (
+    BudgetExceeded,
+    CannotCertify,
+    ConfigError,
+    LedgerError,
+    RoundStateError,
+    UnknownRoundError,
+    UsageError,
+)
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
+from shuffledp_core.privacy import Adjacency
+
+DELTA = 1e-6
+MECHANISM = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+
+
+def cost(honest: int = 200, delta: float = 1e-7) -> Cost:
+    return Cost(MECHANISM, Setting(honest, honest, Adjacency.STANDARD, 3), delta)
+
+
+def alone(honest: int = 200) -> float:
+    return spent([cost(honest)], Adjacency.STANDARD, DELTA).epsilon
+
+
+def ask(round_id: str, what: Cost | None = None, population: str = "demo", plan: str = "{}") -> Reservation:
+    return Reservation(round_id, population, plan, what or cost(), 0.5)
+
+
+def signer() -> tuple[Callable[[Account], bytes], list[Account]]:
+    seen: list[Account] = []
+
+    def sign(account: Account) -> bytes:
+        seen.append(account)
+        return f"certificate {len(seen)}".encode()
+
+    return sign, seen
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'state' / 'ledger.db'}"
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    opened = Ledger.open(url, {"demo": Budget(2.5 * alone(), DELTA), "other": Budget(1.0, DELTA)}, lambda: 1000)
+    yield opened
+    opened.close()
+
+
+def test_a_new_population_has_its_whole_budget(ledger: Ledger) -> None:
+    statement = ledger.statement("demo")
+    assert (statement.spent.epsilon, statement.left, statement.charges) == (0.0, statement.budget.epsilon, ())
+
+
+def test_a_reservation_is_charged_and_its_certificate_says_where_it_stands(ledger: Ledger) -> None:
+    sign, seen = signer()
+    assert ledger.reserve(ask("a1"), sign) == b"certificate 1"
+    assert seen[0].position.entry == 1
+    assert seen[0].position.spent == pytest.approx(alone(), rel=1e-9)
+    charge = ledger.charge("a1")
+    assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (State.RESERVED, cost(), 0.5, 1000)
+
+
+def test_spent_is_composed_and_never_more_than_the_sum(ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    ledger.reserve(ask("a2"), sign)
+    total = ledger.statement("demo").spent.epsilon
+    assert alone() < total <= 2 * analyse(cost()).bounds.certified
+    assert total <= compose_epsilon([Round(MECHANISM, Setting(200, 200), 2)], DELTA)
+
+
+def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: Ledger) -> None:
+    sign, _ = signer()
+    accepted = 0
+    while spent([cost()] * (accepted + 1), Adjacency.STANDARD, DELTA).epsilon <= 2.5 * alone():
+        ledger.reserve(ask(f"a{accepted}"), sign)
+        accepted += 1
+    wanted = r"is spent at delta 1e-06, .* is left, the round costs .* smaller epsilon"
+    with pytest.raises(BudgetExceeded, match=wanted):
+        ledger.reserve(ask("ff"), sign)
+    statement = ledger.statement("demo")
+    assert len(statement.charges) == accepted
+    assert accepted > 0
+    assert statement.spent.epsilon <= statement.budget.epsilon
+
+
+def test_a_repeated_reservation_gets_the_same_bytes_and_is_charged_once(ledger: Ledger) -> None:
+    sign, seen = signer()
+    first = ledger.reserve(ask("a1"), sign)
+    assert ledger.reserve(ask("a1"), sign) == first
+    assert len(seen) == len(ledger.statement("demo").charges) == 1
+
+
+@pytest.mark.parametrize("other", [ask("a1", plan="{ }"), ask("a1", population="other", plan="{  }")])
+def test_another_plan_under_the_same_round_id_is_refused(ledger: Ledger, other: Reservation) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    with pytest.raises(RoundStateError, match="another plan"):
+        ledger.reserve(other, sign)
+    assert ledger.statement("other").charges == ()
+
+
+def test_a_settlement_replaces_the_reservation_by_what_arrived(ledger: Ledger) -> None:
+    sign, seen = signer()
+    ledger.reserve(ask("a1"), sign)
+    final = ledger.settle("a1", Settlement(400, cost(400), 0.3), sign)
+    assert ledger.settle("a1", Settlement(400, cost(400), 0.3), sign) == final
+    charge = ledger.charge("a1")
+    assert (charge.state, charge.accepted, charge.cost) == (State.SETTLED, 400, cost(400))
+    assert ledger.statement("demo").spent.epsilon == pytest.approx(alone(400), rel=1e-9)
+    assert alone(400) < alone(200)
+    assert seen[-1].position.entry == 1
+    assert len(seen) == 2
+
+
+def test_a_settlement_that_costs_more_than_the_whole_budget_is_recorded_all_the_same(ledger: Ledger) -> None:
+    sign, seen = signer()
+    ledger.reserve(ask("a1"), sign)
+    ledger.settle("a1", Settlement(3, cost(3), 9.0), sign)
+    position = seen[-1].position
+    assert position.spent is not None
+    assert position.spent > position.limit
+    assert ledger.statement("demo").left == 0.0
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask("a2"), sign)
+
+
+def test_a_release_gives_everything_back_once_and_the_round_never_returns(ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    ledger.release("a1")
+    ledger.release("a1")
+    assert ledger.statement("demo").spent.epsilon == 0.0
+    assert ledger.charge("a1").state is State.RELEASED
+    with pytest.raises(RoundStateError, match="cannot be run again"):
+        ledger.reserve(ask("a1"), sign)
+    with pytest.raises(RoundStateError, match="was released"):
+        ledger.settle("a1", Settlement(200, cost(), 0.5), sign)
+    ledger.reserve(ask("a2"), sign)
+    assert ledger.charge("a2").entry == 2
+
+
+def test_a_settled_round_is_neither_released_nor_settled_for_another_number(ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    ledger.settle("a1", Settlement(200, cost(), 0.5), sign)
+    with pytest.raises(RoundStateError, match="its charge stays"):
+        ledger.release("a1")
+    with pytest.raises(RoundStateError, match="settled for 200 reports"):
+        ledger.settle("a1", Settlement(201, cost(201), 0.5), sign)
+
+
+def test_a_round_that_was_never_reserved_is_unknown(ledger: Ledger) -> None:
+    sign, _ = signer()
+    with pytest.raises(UnknownRoundError):
+        ledger.release("ff")
+    with pytest.raises(UnknownRoundError):
+        ledger.settle("ff", Settlement(200, cost(), 0.5), sign)
+
+
+def test_a_population_without_a_budget_gets_nothing(ledger: Ledger) -> None:
+    sign, _ = signer()
+    with pytest.raises(UsageError, match=r"no budget here; those with one: demo, other"):
+        ledger.reserve(ask("a1", population="nobody"), sign)
+
+
+def test_populations_do_not_pay_for_each_other(ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    assert ledger.statement("other").spent.epsilon == 0.0
+
+
+def test_when_signing_fails_nothing_is_charged(ledger: Ledger) -> None:
+    def broken(_: Account) -> bytes:
+        raise LedgerError("no key")
+
+    with pytest.raises(LedgerError, match="no key"):
+        ledger.reserve(ask("a1"), broken)
+    assert ledger.find("a1") is None
+
+
+def test_a_change_by_somebody_else_while_signing_is_taken_into_account(ledger: Ledger) -> None:
+    sign, seen = signer()
+    interrupted = []
+
+    def slow(account: Account) -> bytes:
+        if not interrupted:
+            interrupted.append(account)
+            ledger.reserve(ask("b1"), sign)
+        return sign(account)
+
+    ledger.reserve(ask("a1"), slow)
+    assert [charge.round_id for charge in ledger.statement("demo").charges] == ["b1", "a1"]
+    assert interrupted[0].position.entry == 1
+    assert seen[-1].position.entry == 2
+    assert seen[-1].position.spent == pytest.approx(ledger.statement("demo").spent.epsilon)
+
+
+def test_everything_is_still_there_after_reopening(url: str, ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    ledger.settle("a1", Settlement(300, cost(300), 0.4), sign)
+    before = ledger.statement("demo")
+    again = Ledger.open(url, {"demo": before.budget}, lambda: 2000)
+    assert again.statement("demo") == before
+    again.close()
+
+
+def test_the_ledger_is_readable_by_its_owner_alone(url: str, ledger: Ledger) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    folder = Path(url.removeprefix("sqlite:///")).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+
+
+def test_sqlite_runs_durable_and_in_wal_mode(ledger: Ledger) -> None:
+    with ledger._engine.connect() as connection:
+        pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+    assert pragmas == ["wal", 2]
+
+
+def test_the_migrations_make_exactly_the_tables_the_code_uses(url: str) -> None:
+    engine = open_database(url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    engine.dispose()
+
+
+def test_a_file_that_is_no_database_is_a_ledger_error(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"not a database, but long enough to be looked at" * 50)
+    with pytest.raises(LedgerError, match="not a database"):
+        Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", {}, lambda: 0)
+
+
+def test_a_damaged_page_is_found_at_the_start(url: str, ledger: Ledger) -> None:
+    sign, _ = signer()
+    for number in range(3):
+        ledger.reserve(ask(f"a{number}", cost(10**6)), sign)
+    ledger.close()
+    path = Path(url.removeprefix("sqlite:///"))
+    data = bytearray(path.read_bytes())
+    page = data.index(b"certificate 1") // 4096
+    data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    with pytest.raises(LedgerError, match=r"damaged|malformed"):
+        Ledger.open(url, {}, lambda: 0)
+
+
+def test_a_ledger_of_a_newer_version_is_not_touched(url: str, ledger: Ledger) -> None:
+    ledger.close()
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.close()
+    with pytest.raises(LedgerError, match="another version"):
+        Ledger.open(url, {}, lambda: 0)
+
+
+@pytest.mark.parametrize(
+    "damage", ["mechanism = '{}'", "delta = 'x'", "adjacency = 'none'", "users = 0, honest = 1", "mechanism = x'ff'"]
+)
+def test_an_entry_that_we_cannot_have_written_is_a_ledger_error(url: str, ledger: Ledger, damage: str) -> None:
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    raw = sqlite3.connect(url.removeprefix("sqlite:///"))
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    with raw:
+        raw.execute(f"UPDATE charges SET {damage}")  # noqa: S608 - from the list above
+    raw.close()
+    with pytest.raises(LedgerError, match="restore a backup"):
+        ledger.statement("demo")
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "sqlite://", "mysql://host/db"])
+def test_a_url_that_is_no_ledger_is_a_config_error(url: str) -> None:
+    with pytest.raises(ConfigError):
+        Ledger.open(url, {}, lambda: 0)
+
+
+def test_a_folder_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot open the ledger"):
+        Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.db'}", {}, lambda: 0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (math.nan, 0.5), (1.0, 0.0), (1.0, 1.0)])
+def test_a_budget_outside_its_range_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(UsageError):
+        Budget(epsilon, delta)
+
+
+def test_a_metric_round_costs_a_standard_budget_what_the_largest_change_reveals() -> None:
+    mechanism = RRShuffle(max_value=10, randomise=Fraction(1, 2))
+    metric = Cost(mechanism, Setting(500, 500, Adjacency.METRIC, 10), 1e-7)
+    per_unit = analyse(metric).bounds.certified
+    total = spent([metric], Adjacency.STANDARD, DELTA).epsilon
+    direct = analyse(Cost(mechanism, Setting(500, 500, Adjacency.STANDARD), DELTA)).bounds.certified
+    assert per_unit < total == direct
+
+
+def test_a_metric_promise_for_small_distances_is_charged_for_all_of_them() -> None:
+    mechanism = RRShuffle(max_value=10, randomise=Fraction(1, 2))
+    near, far = (Cost(mechanism, Setting(500, 500, Adjacency.METRIC, d), 1e-7) for d in (1, 10))
+    assert spent([near], Adjacency.STANDARD, DELTA) == spent([far], Adjacency.STANDARD, DELTA)
+
+
+def test_a_round_without_a_finite_cost_cannot_be_reserved(url: str) -> None:
+    padded = Budget(50.0, 1e-12)
+    ledger = Ledger.open(url, {"demo": padded}, lambda: 0)
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    with pytest.raises((CannotCertify, BudgetExceeded)):
+        ledger.reserve(ask("a2"), sign)
+    assert len(ledger.statement("demo").charges) == 1
+    ledger.close()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(20, 400), min_size=1, max_size=4))
+def test_spent_grows_with_every_round_and_does_not_depend_on_their_order(honest: list[int]) -> None:
+    costs = [cost(h) for h in honest]
+    total = spent(costs, Adjacency.STANDARD, DELTA).epsilon
+    assert total == spent(costs[::-1], Adjacency.STANDARD, DELTA).epsilon
+    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).epsilon for one in costs) * (1 - 1e-6)
+
+
+def test_many_rounds_of_different_sizes_are_put_together_on_the_safe_side() -> None:
+    costs = [cost(200 + number) for number in range(30)]
+    together = spent(costs, Adjacency.STANDARD, DELTA).epsilon
+    exact = compose_epsilon([Round(MECHANISM, c.setting) for c in costs], DELTA)
+    assert exact <= together <= 1.03 * exact

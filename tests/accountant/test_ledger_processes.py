@@ -1,0 +1,125 @@
+"""Several real processes on one ledger, and processes that are killed with SIGKILL wherever they happen to be."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from shuffledp_accountant.analysis import spent
+from shuffledp_accountant.ledger.charges import Budget, State
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.privacy import Adjacency
+
+WORKER = Path(__file__).with_name("ledger_worker.py")
+DELTA = 1e-6
+LIMIT = 1.5
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+def start(url: str, mode: str, prefix: str, count: int, limit: float = LIMIT) -> subprocess.Popen[str]:
+    command = [sys.executable, str(WORKER), url, str(limit), mode, prefix, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish(worker: subprocess.Popen[str]) -> list[list[str]]:
+    output, _ = worker.communicate()
+    assert worker.returncode == 0
+    return [line.split() for line in output.splitlines()]
+
+
+def opened(url: str, limit: float = LIMIT) -> Iterator[Ledger]:
+    ledger = Ledger.open(url, {"demo": Budget(limit, DELTA)}, lambda: 2)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    yield from opened(url)
+
+
+def test_processes_that_reserve_at_once_never_overspend_and_waste_nothing(url: str) -> None:
+    # All four create the database, too: the migration runs once.
+    workers = [start(url, "reserve", f"{name}0", 8) for name in "abcd"]
+    answers = [line for worker in workers for line in finish(worker)]
+    reserved = {line[1]: line[2] for line in answers if line[0] == "reserved"}
+    ledger = next(opened(url))
+    statement = ledger.statement("demo")
+    ledger.close()
+    assert {c.round_id: sha256(c.plan_certificate).hexdigest() for c in statement.charges} == reserved
+    assert [c.entry for c in statement.charges] == list(range(1, len(reserved) + 1))
+    assert statement.spent.epsilon <= LIMIT
+    one_more = [c.cost for c in statement.charges] + [statement.charges[0].cost]
+    assert spent(one_more, Adjacency.STANDARD, DELTA).epsilon > LIMIT
+    assert sum(line[0] == "refused" for line in answers) == 32 - len(reserved) > 0
+
+
+def test_processes_that_reserve_the_same_rounds_at_once_charge_each_once(url: str) -> None:
+    workers = [start(url, "reserve", "a0", 4) for _ in range(3)]
+    answers = {tuple(line) for worker in workers for line in finish(worker) if line[0] == "reserved"}
+    ledger = next(opened(url))
+    charges = ledger.statement("demo").charges
+    ledger.close()
+    assert {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in charges} == answers
+    assert len(charges) == 4
+
+
+def test_a_process_killed_before_the_commit_has_charged_nothing(url: str, ledger: Ledger) -> None:
+    worker = start(url, "die-before-commit", "aa", 1)
+    worker.communicate()
+    assert worker.returncode == -signal.SIGKILL
+    assert ledger.find("aa") is None
+    assert ledger.statement("demo").spent.epsilon == 0.0
+
+
+def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str, ledger: Ledger) -> None:
+    worker = start(url, "die-after-commit", "aa", 1)
+    worker.communicate()
+    assert worker.returncode == -signal.SIGKILL
+    stored = ledger.charge("aa").plan_certificate
+    again = finish(start(url, "reserve", "aa", 0))
+    assert again[0][0] == "open"
+    assert ledger.charge("aa").plan_certificate == stored
+    assert len(ledger.statement("demo").charges) == 1
+
+
+def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(url: str) -> None:
+    rounds, answered = 200, dict[tuple[str, str], str]()
+    done = False
+    while not done:
+        worker = start(url, "life", "c0", rounds, limit=100.0)
+        assert worker.stdout is not None
+        # Where the kill lands is random; whatever it hits, the claims below must hold.
+        patience = 1 + secrets.randbelow(300)
+        for number, line in enumerate(worker.stdout):
+            what, round_id, answer = line.split()
+            assert answered.setdefault((what, round_id), answer) == answer
+            if number == patience:
+                worker.kill()
+        done = worker.wait() == 0
+        worker.stdout.close()
+    ledger = next(opened(url, limit=100.0))
+    statement = ledger.statement("demo")
+    ledger.close()
+    assert [c.round_id for c in statement.charges] == [f"c0{n:04x}" for n in range(rounds)]
+    assert [c.entry for c in statement.charges] == list(range(1, rounds + 1))
+    settled = [c for c in statement.charges if c.state is State.SETTLED]
+    assert [c.round_id for c in settled] == [f"c0{n:04x}" for n in range(0, rounds, 50)]
+    assert all(c.state is State.RELEASED for c in statement.charges if c not in settled)
+    for charge in statement.charges:
+        assert answered["reserved", charge.round_id] == sha256(charge.plan_certificate).hexdigest()
+    for charge in settled:
+        assert charge.final_certificate is not None
+        assert answered["settled", charge.round_id] == sha256(charge.final_certificate).hexdigest()
+    assert statement.spent == spent([c.cost for c in settled], Adjacency.STANDARD, DELTA)

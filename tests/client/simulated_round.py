@@ -1,0 +1,176 @@
+"""A whole round behind real gRPC over mutual TLS: an entry node and an analyst, with core's own checks.
+
+It opens envelopes with every node's key at once, so it is no mix; all that a client can see of one is the same. What
+it can do wrong, on demand: lose answers, be away, publish a board with messages changed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from client_rounds import POPULATION, ROUND_ID, Draft, make_certificate, peel_all
+
+from shuffledp_core.config import ServiceConfig
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Receipt, Result
+from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.errors import DifferentSubmissionError, UnknownRoundError, UnreachableError
+from shuffledp_core.transport.chunks import Offsets, chunks
+from shuffledp_core.transport.service import Service
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, node_pb2, node_pb2_grpc
+
+RULES = {
+    f"/shuffledp_proto.v1.{method}": frozenset({CLIENT})
+    for method in ("Node/Submit", "Analyst/GetManifest", "Analyst/GetResult", "Analyst/GetBoard")
+}
+
+
+@dataclass
+class SimulatedRound:
+    """One round of a `Draft`. Use as an async context manager; `end` publishes."""
+
+    draft: Draft
+    state: Path
+    lost_answers: int = 0
+    """So many submissions are stored, but their receipt never arrives."""
+    calls: int = 0
+    accepted: dict[str, bytes] = field(default_factory=dict)
+    result: Signed | None = None
+    board: bytes = b""
+    announcement: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.announcement = to_json(self.draft.announcement())
+        self._services: list[Service] = []
+
+    def _service(self, name: str, register: Callable[[grpc.aio.Server], None]) -> Service:
+        deployment = self.draft.deployment
+        config = ServiceConfig(
+            name=name,
+            keys=deployment.keys_of(name),
+            roster=deployment.roster_file,
+            root_key=deployment.root_key,
+            listen=deployment.roster.party(name).address,
+            state=self.state,
+        )
+        return Service(config, deployment.roster, RULES, [], register)
+
+    def _register_entry(self, server: grpc.aio.Server) -> None:
+        node_pb2_grpc.add_NodeServicer_to_server(_Entry(self), server)  # type: ignore[abstract] # the rest is refused
+
+    def _register_analyst(self, server: grpc.aio.Server) -> None:
+        analyst_pb2_grpc.add_AnalystServicer_to_server(_Analyst(self), server)
+
+    async def __aenter__(self) -> Self:
+        self._services = [
+            self._service("node-1", self._register_entry),
+            self._service("analyst", self._register_analyst),
+        ]
+        for service in self._services:
+            await service.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for service in self._services:
+            await service.stop()
+
+    def end(self, change: Callable[[list[bytes]], list[bytes]] = lambda rows: rows) -> None:
+        """Publishes everybody's messages in random order, changed on the way if asked to."""
+        mechanism, width = self.draft.mechanism, 17
+        plain = b"".join(peel_all(self.draft, envelope) for envelope in self.accepted.values())
+        rows = change([plain[start : start + width] for start in range(0, len(plain), width)])
+        random.shuffle(rows)
+        self.board = b"".join(rows)
+        users = len(self.accepted)
+        final = make_certificate(self.draft.deployment, mechanism, stage="final", users=users)
+        self.publish(
+            outcome="published",
+            accepted=users,
+            messages=users * mechanism.messages_per_user,
+            board_digest=digest(self.board),
+            plan_certificate=self.draft.signed_certificate(),
+            final_certificate=self.draft.signed_by("accountant", final),
+        )
+
+    def publish(self, **fields: Any) -> None:
+        """Signs a result with these fields."""
+        deployment = self.draft.deployment.roster.deployment
+        self.result = self.draft.signed_by("analyst", Result(deployment=deployment, round_id=ROUND_ID, **fields))
+
+    def accept(self, header: node_pb2.SubmissionHeader, envelope: bytes) -> Signed:
+        """What the entry node does with a submission that arrived whole."""
+        credential, claim = Signed.from_bytes(header.credential), Signed.from_bytes(header.claim)
+        enrolment = bytes.fromhex(self.draft.deployment.roster.population(POPULATION).enrolment_key)
+        who = check_submission(header.round_id, POPULATION, enrolment, credential, claim, envelope)
+        if self.accepted.setdefault(who, envelope) != envelope:
+            raise DifferentSubmissionError("another submission of this credential was accepted before")
+        if self.calls <= self.lost_answers:
+            raise UnreachableError("the answer is lost")
+        receipt = Receipt(round_id=ROUND_ID, credential=who, submission_digest=digest(envelope))
+        return self.draft.signed_by("node-1", receipt)
+
+
+class _Entry(node_pb2_grpc.NodeServicer):
+    def __init__(self, simulated: SimulatedRound) -> None:
+        self._round = simulated
+
+    async def Submit(  # noqa: N802
+        self, requests: AsyncIterator[node_pb2.SubmitRequest], _: Any
+    ) -> node_pb2.SubmitResponse:
+        self._round.calls += 1
+        parts = [part async for part in requests]
+        header, pieces = parts[0].header, [part.chunk for part in parts[1:]]
+        offsets = Offsets(sum(len(piece.data) for piece in pieces))
+        for piece in pieces:
+            offsets.accept(piece.offset, len(piece.data))
+        receipt = self._round.accept(header, b"".join(piece.data for piece in pieces))
+        return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
+
+
+class _Analyst(analyst_pb2_grpc.AnalystServicer):
+    def __init__(self, simulated: SimulatedRound) -> None:
+        self._round = simulated
+
+    async def GetManifest(  # noqa: N802
+        self, request: analyst_pb2.GetManifestRequest, _: Any
+    ) -> analyst_pb2.GetManifestResponse:
+        self._known(request.round_id or ROUND_ID)
+        return analyst_pb2.GetManifestResponse(announcement=self._round.announcement)
+
+    async def GetResult(  # noqa: N802
+        self, request: analyst_pb2.GetResultRequest, _: Any
+    ) -> analyst_pb2.GetResultResponse:
+        self._known(request.round_id)
+        if self._round.result is None:
+            raise UnknownRoundError("the round has not ended yet")
+        return analyst_pb2.GetResultResponse(result=self._round.result.to_bytes())
+
+    async def GetBoard(  # noqa: N802
+        self, request: analyst_pb2.GetBoardRequest, _: Any
+    ) -> AsyncIterator[analyst_pb2.GetBoardResponse]:
+        self._known(request.round_id)
+        for offset, data in chunks(self._round.board, 100):
+            yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
+
+    def _known(self, round_id: str) -> None:
+        if round_id != ROUND_ID:
+            raise UnknownRoundError(f"round {round_id} is not known here")
+
+
+def without(count: int) -> Callable[[list[bytes]], list[bytes]]:
+    """A change of the board: the first `count` messages get another symbol."""
+
+    def change(rows: Sequence[bytes]) -> list[bytes]:
+        return [bytes([row[0] ^ 1]) + row[1:] if place < count else row for place, row in enumerate(rows)]
+
+    return change

@@ -1,0 +1,400 @@
+"""A device against a whole simulated round over real TLS: submit once, survive, verify, notice cheating."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment
+from simulated_round import SimulatedRound, without
+
+from shuffledp_client import cli
+from shuffledp_client.config import ClientConfig
+from shuffledp_client.device import Device, now_milliseconds
+from shuffledp_client.state import SubmissionStore
+from shuffledp_client.submission import prepare
+from shuffledp_client.transport import Backoff, with_retries
+from shuffledp_core.config import BrokerConfig, load_config
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.errors import (
+    ClientPolicyRefusal,
+    ConfigError,
+    DifferentSubmissionError,
+    MalformedDocumentError,
+    ReceiptMissingError,
+    RoundStateError,
+    SubmissionClosedError,
+    TooFewReportsError,
+    UnknownRoundError,
+    UnreachableError,
+    UsageError,
+)
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.transport.announce import Announcer, manifest_topic
+from shuffledp_sim.pki import Deployment, write_client
+from shuffledp_sim.processes import LocalProcess, free_ports
+
+QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
+
+
+def write_config(folder: Path, deployment: Deployment, *lines: str, epsilon: float = 1.0) -> Path:
+    """A user of its own, with keys, state and configuration in `folder`."""
+    write_client(folder / "keys", deployment, POPULATION)
+    path = folder / "client.toml"
+    path.write_text(
+        "\n".join(
+            [
+                'keys = "keys"',
+                f'roster = "{deployment.roster_file}"',
+                f'root_key = "{deployment.root_key}"',
+                'state = "state"',
+                "wait_seconds = 60",
+                *lines,
+                "[policy]",
+                f"epsilon = {epsilon}",
+                "delta = 1e-6",
+                "epsilon_corrupted = inf",
+            ]
+        )
+    )
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path, deployment: Deployment) -> Path:
+    return write_config(tmp_path / "user", deployment)
+
+
+def device(config: Path, clock: int = NOW) -> Device:
+    return Device(load_config(config, ClientConfig), QUICK, lambda: clock)
+
+
+@pytest.fixture
+def simulated(tmp_path: Path, deployment: Deployment) -> SimulatedRound:
+    return SimulatedRound(Draft(deployment), tmp_path)
+
+
+async def test_a_value_is_submitted_and_found_on_the_board(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
+) -> None:
+    users = [device(write_config(tmp_path / name, deployment)) for name in ("a", "b", "c")]
+    async with simulated:
+        for value, user in enumerate(users):
+            done = await user.submit(value)
+            assert (done.round_id, done.entry, done.messages, done.repeated) == (ROUND_ID, "node-1", 10, False)
+        with pytest.raises(UnknownRoundError, match="not ended"):
+            await users[0].verify(ROUND_ID)
+        simulated.end()
+        for user in users:
+            assert user.only_round() == ROUND_ID
+            assert (await user.verify(ROUND_ID)).result.accepted == 3
+    assert sorted(path.name for path in (tmp_path / "a" / "state").iterdir()) == [f"{ROUND_ID}.done"]
+
+
+async def test_after_verification_the_round_is_never_entered_again(config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        simulated.end()
+        await device(config).verify(ROUND_ID)
+        for again in (None, ROUND_ID):
+            with pytest.raises(RoundStateError, match="only once"):
+                await device(config).submit(1, again)
+        with pytest.raises(RoundStateError, match="0 submissions"):
+            device(config).only_round()
+
+
+async def test_a_lost_answer_is_asked_for_again_with_the_same_submission(
+    config: Path, simulated: SimulatedRound
+) -> None:
+    simulated.lost_answers = 2
+    async with simulated:
+        assert not (await device(config).submit(1)).repeated
+    assert simulated.calls == 3
+    assert len(simulated.accepted) == 1
+
+
+async def test_a_device_that_crashed_before_its_receipt_sends_the_same_again(
+    config: Path, simulated: SimulatedRound
+) -> None:
+    simulated.lost_answers = QUICK.attempts
+    async with simulated:
+        with pytest.raises(UnreachableError):
+            await device(config).submit(1, ROUND_ID)
+        (first,) = simulated.accepted.values()
+        assert (await device(config).submit(4, ROUND_ID)).repeated
+        assert (await device(config).submit(2)).repeated
+        assert list(simulated.accepted.values()) == [first]
+
+
+async def test_a_receipt_that_is_kept_is_not_asked_for_again(config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        await device(config).submit(1)
+    assert simulated.calls == 1
+
+
+async def test_devices_of_one_user_at_the_same_time_send_one_submission(
+    config: Path, simulated: SimulatedRound
+) -> None:
+    async with simulated:
+        await asyncio.gather(*(device(config).submit(value) for value in (0, 1, 2)))
+    assert len(simulated.accepted) == 1
+
+
+async def test_a_refusal_is_not_retried(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        (tmp_path / "user" / "state" / f"{ROUND_ID}.json").unlink()  # a device that lost its state
+        with pytest.raises(DifferentSubmissionError):
+            await device(config).submit(1)
+    assert simulated.calls == 2
+
+
+async def test_a_board_without_ones_messages_is_noticed_and_the_evidence_stays(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        simulated.end(without(3))
+        with pytest.raises(ReceiptMissingError, match="3 of 10 messages"):
+            await device(config).verify(ROUND_ID)
+    kept = SubmissionStore(tmp_path / "user" / "state").load(ROUND_ID)
+    assert kept.receipt is not None
+
+
+async def test_a_failed_round_ends_with_its_reason(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        simulated.publish(outcome="failed", error="TooFewReportsError", reason="1 report, 100 are needed")
+        with pytest.raises(TooFewReportsError, match="100 are needed"):
+            await device(config).verify(ROUND_ID)
+    assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
+
+
+async def test_nothing_is_sealed_for_a_round_that_is_closed_or_against_the_policy(
+    tmp_path: Path, deployment: Deployment, config: Path, simulated: SimulatedRound
+) -> None:
+    strict = write_config(tmp_path / "strict", deployment, epsilon=0.1)
+    async with simulated:
+        with pytest.raises(SubmissionClosedError):
+            await device(config, NOW + 3_000_000).submit(1)
+        with pytest.raises(ClientPolicyRefusal, match=r"0\.5"):
+            await device(strict).submit(1)
+        with pytest.raises(UsageError, match="from 0 to 4"):
+            await device(strict.parent.parent / "user" / "client.toml").submit(5)
+        simulated.announcement = b"{}"
+        with pytest.raises(MalformedDocumentError):
+            await device(config).submit(1)
+        with pytest.raises(UnknownRoundError):
+            await device(config).submit(1, "f" * 32)
+    assert simulated.calls == 0
+    assert list((tmp_path / "user" / "state").iterdir()) == []
+
+
+async def test_waiting_for_a_result_ends_when_it_is_there(config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        verification = asyncio.ensure_future(device(config).verify(ROUND_ID, wait=True))
+        simulated.end()
+        assert (await verification).result.accepted == 1
+
+
+async def test_waiting_for_a_result_that_never_comes_gives_up(config: Path, simulated: SimulatedRound) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        with pytest.raises(UnknownRoundError, match="not ended"):
+            await device(config, NOW + 60_000 + 60_000).verify(ROUND_ID, wait=True)
+
+
+async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deployment: Deployment) -> None:
+    draft = Draft(deployment)
+    draft.mechanism = msgspec.structs.replace(draft.mechanism, padding=10_000)
+    simulated = SimulatedRound(draft, tmp_path)
+    simulated_user = write_config(tmp_path / "large", deployment)
+    async with simulated:
+        assert (await device(simulated_user).submit(1)).messages == 20_004
+    (envelope,) = simulated.accepted.values()
+    assert len(envelope) > 2 * 2**20
+
+
+# The broker.
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerConfig]:
+    (port,) = free_ports(1)
+    process = LocalProcess("broker", [sys.executable, "-m", "shuffledp_sim.broker", str(port)], tmp_path / "broker.log")
+    process.start()
+    yield BrokerConfig(host="127.0.0.1", port=port)
+    process.kill()
+
+
+async def test_what_a_lying_broker_says_is_passed_over(
+    tmp_path: Path, deployment: Deployment, broker: BrokerConfig
+) -> None:
+    """The genuine announcement is used when it comes; the analyst is not even running."""
+    user = write_config(
+        tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {broker.port} }}', "broker_seconds = 60"
+    )
+    announcer = Announcer(broker)
+    announcer.publish(manifest_topic("demo", "0" * 32), b"not even JSON")
+    announcer.publish(manifest_topic("demo", "1" * 32), to_json(Draft(deployment, suite="hpke").announcement())[:-9])
+    announcer.publish(manifest_topic("demo", ROUND_ID), to_json(Draft(deployment).announcement()))
+    publishing = asyncio.ensure_future(announcer.run())
+    while True:  # the broker may still be starting: a refused connection sends the device to the absent analyst
+        try:
+            found = await device(user).find_round()
+            break
+        except UnreachableError:
+            continue
+    publishing.cancel()
+    assert found.round_id == ROUND_ID
+
+
+async def test_without_a_broker_the_analyst_is_asked(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
+) -> None:
+    (nobody,) = free_ports(1)
+    user = write_config(tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}')
+    async with simulated:
+        assert (await device(user).find_round(ROUND_ID)).round_id == ROUND_ID
+
+
+# Retries.
+
+
+async def test_only_an_unreachable_party_is_asked_again() -> None:
+    calls: list[int] = []
+
+    async def away() -> None:
+        calls.append(1)
+        raise UnreachableError("away")
+
+    async def refusing() -> None:
+        calls.append(1)
+        raise DifferentSubmissionError("refused")
+
+    with pytest.raises(UnreachableError):
+        await with_retries(away, QUICK)
+    assert len(calls) == 3
+    with pytest.raises(DifferentSubmissionError):
+        await with_retries(refusing, QUICK)
+    assert len(calls) == 4
+
+
+def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
+    pauses = list(Backoff(attempts=6, first=1.0, longest=4.0).pauses(RandomIntegers(os.urandom)))
+    for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True):
+        assert length / 2 <= pause < length
+
+
+# Configuration and command line.
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("delta = 1e-6", "delta = 2.0"), "delta"),
+        (("epsilon_corrupted = inf", ""), "epsilon_corrupted"),
+        (("delta = 1e-6", "delta = 1e-6\ncolour = 1"), "colour"),
+    ],
+)
+def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[str, str], named: str) -> None:
+    config.write_text(config.read_text().replace(*change))
+    with pytest.raises(ConfigError, match=named):
+        load_config(config, ClientConfig)
+
+
+def test_a_credential_that_is_not_this_keys_is_refused(tmp_path: Path, deployment: Deployment, config: Path) -> None:
+    other = write_config(tmp_path / "other", deployment)
+    credential = config.parent / "keys" / "credential.json"
+    genuine = credential.read_bytes()
+    credential.write_bytes((other.parent / "keys" / "credential.json").read_bytes())
+    with pytest.raises(ConfigError, match="another key"):
+        device(config)
+    credential.write_bytes(genuine.replace(b"demo", b"fake"))
+    with pytest.raises(ConfigError, match="enrol"):
+        device(config)
+    credential.unlink()
+    with pytest.raises(ConfigError, match=r"credential\.json"):
+        device(config)
+
+
+def run_cli(*arguments: str, entered: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shuffledp_client.cli", *arguments],
+        input=entered,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_command_line_submits_from_standard_input_and_verifies(
+    tmp_path: Path, deployment: Deployment, config: Path
+) -> None:
+    now = now_milliseconds()
+    draft = Draft(
+        deployment,
+        certificate={"expires_at": now + 3_600_000},
+        manifest={"opens_at": now - 1000, "closes_at": now + 600_000},
+    )
+
+    async def both() -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+        simulated = SimulatedRound(draft, tmp_path)
+        async with simulated:
+            submitted = await asyncio.to_thread(
+                run_cli, "submit", "--config", str(config), "--value", "-", entered="3\n"
+            )
+            simulated.end()
+            return submitted, await asyncio.to_thread(run_cli, "verify", "--config", str(config), "--wait")
+
+    submitted, verified = asyncio.run(both())
+    assert (submitted.returncode, submitted.stderr) == (0, "")
+    assert submitted.stdout == f"Submitted 10 messages to round {ROUND_ID}; receipt of node-1 kept.\n"
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert "unchanged" in verified.stdout
+    assert "1 reports; certified ε = 0.5, δ = 1e-06" in verified.stdout
+
+
+@pytest.mark.parametrize("value", ["", "3.5", "-1", "1e3", "12345678901", "²"])
+def test_a_value_that_is_no_number_is_one_line_and_not_repeated(
+    config: Path, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["shuffledp-client", "submit", "--config", str(config), f"--value={value}"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert error.count("\n") == 1
+    assert "whole number" in error
+    assert not value or value not in error.replace("10", "")
+
+
+def test_a_missing_configuration_is_one_line(tmp_path: Path) -> None:
+    done = run_cli("verify", "--config", str(tmp_path / "nowhere.toml"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "nowhere.toml" in done.stderr
+
+
+def test_the_pure_parts_import_no_grpc_and_no_numpy() -> None:
+    code = (
+        "import sys, shuffledp_client.submission; "
+        "sys.exit(any(name in sys.modules for name in ('grpc', 'numpy', 'aiomqtt', 'typer')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert prepare.__module__ == "shuffledp_client.submission"
+    assert LENIENT.nodes == 2

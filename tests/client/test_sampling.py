@@ -1,0 +1,281 @@
+"""Every sampler against its law, computed independently: by exhausting all random choices, and by chi-square."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import TypeVar
+
+import mpmath  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from shuffledp_client.randomisers import randomise
+from shuffledp_client.sampling import (
+    bernoulli,
+    bernoulli_exp,
+    discrete_laplace,
+    geometric,
+    geometric_share,
+    sgdl,
+)
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    KRRHistogram,
+    Mechanism,
+    RRShuffle,
+    SGDLShuffle,
+)
+from shuffledp_core.randomness import RandomIntegers
+
+DRAWS = 20_000
+FEWEST = 200
+NOMINAL = 1e-12
+"""False-alarm rate of one chi-square test if its law were exact. With at least 200 expected in every cell the true
+rate of so rare an event is larger by a factor below 100 (first Edgeworth term, exp(7^3 / (6 sqrt(200))) = 57 at seven
+standard deviations), so each test is below 1e-10 and the dozen of this file together below 1e-9."""
+
+SMALL_SPECS: dict[str, Mechanism] = {
+    "krr-histogram": KRRHistogram(symbols=5, blanket=Fraction(1, 3)),
+    "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
+    "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
+    "sgdl-shuffle": SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
+}
+
+T = TypeVar("T")
+
+
+# Laws, by mpmath and convolution.
+
+
+def geometric_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    return {value: float((1 - ratio) * ratio**value) for value in range(top)}
+
+
+def laplace_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    return {value: float((1 - ratio) / (1 + ratio) * ratio ** abs(value)) for value in range(-top, top + 1)}
+
+
+def share_law(epsilon: Fraction, shares: int, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    beta = mpmath.mpf(1) / shares
+    return {
+        value: float(mpmath.binomial(value + beta - 1, value) * (1 - ratio) ** beta * ratio**value)
+        for value in range(top)
+    }
+
+
+def sgdl_law(epsilon: Fraction, shares: int, top: int = 200) -> dict[int, float]:
+    share = share_law(epsilon, shares, top)
+    return _convolved(share, {-value: chance for value, chance in share.items()})
+
+
+def _convolved(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    law: defaultdict[int, float] = defaultdict(float)
+    for (a, p), (b, q) in itertools.product(one.items(), other.items()):
+        law[a + b] += p * q
+    return law
+
+
+def binomial_law(trials: int, chance: Fraction) -> dict[int, float]:
+    return {
+        ones: float(mpmath.binomial(trials, ones)) * float(chance**ones * (1 - chance) ** (trials - ones))
+        for ones in range(trials + 1)
+    }
+
+
+def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
+    """What `randomise` should give, from the papers' definitions."""
+    if isinstance(spec, KRRHistogram):
+        other = float(spec.blanket) / spec.symbols
+        return {symbol: other + (1 - float(spec.blanket)) * (symbol == value) for symbol in range(spec.symbols)}
+    if isinstance(spec, RRShuffle):
+        flip = spec.randomise / 2
+        return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))
+    noise = laplace_law(spec.epsilon_geo) if isinstance(spec, GeoShuffle) else sgdl_law(spec.noise_epsilon, spec.shares)
+    law: defaultdict[int, float] = defaultdict(float)
+    for size, chance in noise.items():
+        law[min(max(value + size + spec.padding, 0), spec.max_value + 2 * spec.padding)] += chance
+    return law
+
+
+# Exhausting all choices: a source of integers that walks the whole tree of outcomes.
+
+
+class _NeedsMoreError(Exception):
+    """The path asks for more than it holds."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+
+
+class _Path(RandomIntegers):
+    def __init__(self, choices: tuple[int, ...]) -> None:
+        super().__init__()
+        self._choices = iter(choices)
+
+    def below(self, bound: int) -> int:
+        if bound == 1:
+            return 0
+        for choice in self._choices:
+            return choice
+        raise _NeedsMoreError(bound)
+
+
+def exhausted(sampler: Callable[[RandomIntegers], T], smallest: Fraction) -> tuple[dict[T, Fraction], Fraction]:
+    """Exact probability of each outcome over all paths, and the mass of paths cut because they are below `smallest`."""
+    law: defaultdict[T, Fraction] = defaultdict(Fraction)
+    cut = Fraction(0)
+    waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    while waiting:
+        choices, chance = waiting.pop()
+        if chance < smallest:
+            cut += chance
+            continue
+        try:
+            law[sampler(_Path(choices))] += chance
+        except _NeedsMoreError as more:
+            waiting += [((*choices, choice), chance / more.bound) for choice in range(more.bound)]
+    return law, cut
+
+
+def assert_bracketed(
+    sampler: Callable[[RandomIntegers], int], law: Mapping[int, float], *, smallest: Fraction, undecided: float
+) -> None:
+    """Every probability lies between the mass that surely goes there and that plus what is undecided."""
+    exact, cut = exhausted(sampler, smallest)
+    assert float(cut) < undecided
+    for outcome, chance in law.items():
+        low = float(exact.get(outcome, Fraction(0)))
+        assert low - 1e-12 <= chance <= low + float(cut) + 1e-12, outcome
+
+
+@pytest.mark.parametrize("probability", [Fraction(0), Fraction(1, 3), Fraction(5, 7), Fraction(99, 200), Fraction(1)])
+def test_a_bernoulli_is_exact_over_all_first_bytes(probability: Fraction) -> None:
+    outcomes: Counter[bool] = Counter()
+    for byte in range(256):
+        pieces = iter([bytes([byte]) * 4096])
+        try:
+            once = RandomIntegers(lambda size, pieces=pieces: next(pieces)[:size])  # type: ignore[misc]
+            outcomes[bernoulli(probability, once)] += 1
+        except (RuntimeError, StopIteration):
+            continue  # this byte is rejected for ever; the conditional law is that of the other bytes
+    assert Fraction(outcomes[True], outcomes.total()) == probability
+
+
+@pytest.mark.parametrize("gamma", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(5, 2)])
+def test_an_exponential_bernoulli_is_exact(gamma: Fraction) -> None:
+    true = float(mpmath.exp(-mpmath.mpf(gamma.numerator) / gamma.denominator))
+    assert_bracketed(
+        lambda integers: int(bernoulli_exp(gamma, integers)),
+        {1: true, 0: 1 - true},
+        smallest=Fraction(1, 10**6),
+        undecided=1e-3,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2, 3), Fraction(3)])
+def test_a_geometric_is_exact(epsilon: Fraction) -> None:
+    assert_bracketed(
+        lambda integers: geometric(epsilon, integers),
+        geometric_law(epsilon),
+        smallest=Fraction(1, 10**6),
+        undecided=0.1,
+    )
+
+
+def test_a_geometric_share_is_exact() -> None:
+    epsilon = Fraction(2)
+    assert_bracketed(
+        lambda integers: geometric_share(epsilon, 2, integers),
+        share_law(epsilon, 2),
+        smallest=Fraction(1, 10**5),
+        undecided=0.02,
+    )
+
+
+# Chi-square on real randomness.
+
+
+def chi_square(law: Mapping[int, float], sampler: Callable[[RandomIntegers], int]) -> None:
+    integers = RandomIntegers(os.urandom)
+    seen = Counter(sampler(integers) for _ in range(DRAWS))
+    cells = {outcome for outcome, chance in law.items() if chance * DRAWS >= FEWEST}
+    pairs = [(seen[outcome], law[outcome] * DRAWS) for outcome in cells]
+    rest = 1 - sum(law[outcome] for outcome in cells)
+    if rest * DRAWS >= FEWEST:
+        pairs.append((DRAWS - sum(count for count, _ in pairs), rest * DRAWS))
+    assert len(pairs) > 1
+    statistic = sum((count - expected) ** 2 / expected for count, expected in pairs)
+    assert statistic <= chi2.isf(NOMINAL, len(pairs) - 1)
+
+
+def test_noise_follows_its_law() -> None:
+    epsilon = Fraction(3, 10)
+    chi_square(geometric_law(epsilon), lambda integers: geometric(epsilon, integers))
+    chi_square(laplace_law(epsilon), lambda integers: discrete_laplace(epsilon, integers))
+    chi_square(share_law(epsilon, 7), lambda integers: geometric_share(epsilon, 7, integers))
+    chi_square(sgdl_law(epsilon, 7), lambda integers: sgdl(epsilon, 7, integers))
+
+
+def test_shares_of_all_users_sum_to_one_discrete_laplace() -> None:
+    epsilon, shares = Fraction(1, 2), 4
+    chi_square(laplace_law(epsilon), lambda integers: sum(sgdl(epsilon, shares, integers) for _ in range(shares)))
+
+
+@pytest.mark.parametrize("spec", SMALL_SPECS.values(), ids=SMALL_SPECS)
+@pytest.mark.parametrize("extreme", ["lowest", "highest"])
+def test_a_randomised_answer_follows_its_spec(spec: Mechanism, extreme: str) -> None:
+    value = 0 if extreme == "lowest" else spec.domain - 1
+    chi_square(answer_law(spec, value), lambda integers: randomise(spec, value, integers))
+
+
+def test_every_mechanism_has_a_randomiser() -> None:
+    assert set(SMALL_SPECS) == set(MECHANISMS)
+    for spec in SMALL_SPECS.values():
+        assert 0 <= randomise(spec, spec.domain - 1, RandomIntegers()) <= max(spec.alphabet, spec.messages_per_user)
+
+
+@pytest.mark.parametrize("spec", SMALL_SPECS.values(), ids=SMALL_SPECS)
+@pytest.mark.parametrize("value", [-1, 7_654_321, True, 1.0, "3"])
+def test_a_value_outside_the_domain_is_refused_and_not_repeated(spec: Mechanism, value: int) -> None:
+    with pytest.raises(UsageError, match=f"from 0 to {spec.domain - 1}") as caught:
+        randomise(spec, value, RandomIntegers())
+    assert "7654321" not in str(caught.value)
+
+
+@settings(max_examples=200)
+@given(
+    max_value=st.integers(1, 40),
+    padding=st.integers(0, 5),
+    epsilon=st.fractions(Fraction(1, 50), 5, max_denominator=2**40),
+    data=st.data(),
+)
+def test_answers_always_fit_the_code(max_value: int, padding: int, epsilon: Fraction, data: st.DataObject) -> None:
+    value = data.draw(st.integers(0, max_value))
+    geo = GeoShuffle(max_value=max_value, epsilon_geo=epsilon, padding=padding)
+    share = SGDLShuffle(max_value=max_value, noise_epsilon=epsilon, shares=50, padding=padding)
+    for spec in (geo, share):
+        assert 0 <= randomise(spec, value, RandomIntegers()) <= spec.messages_per_user
+
+
+def test_parameters_outside_their_range_are_our_own_misuse() -> None:
+    integers = RandomIntegers()
+    misuses: list[Callable[[], object]] = [
+        lambda: bernoulli(Fraction(3, 2), integers),
+        lambda: bernoulli_exp(Fraction(-1), integers),
+        lambda: geometric(Fraction(0), integers),
+        lambda: geometric_share(Fraction(1), 0, integers),
+    ]
+    for misuse in misuses:
+        with pytest.raises(ValueError, match="must"):
+            misuse()

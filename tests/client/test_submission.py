@@ -1,0 +1,372 @@
+"""Preparing a submission, peeling it by hand, its receipt, and the board afterwards."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import stat
+from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from client_rounds import (
+    LENIENT,
+    NOW,
+    POPULATION,
+    ROUND_ID,
+    SUM,
+    Draft,
+    make_certificate,
+    make_deployment,
+    make_members,
+    peel_all,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffledp_client.board import VerifiedResult, changed_messages, check_board, check_result
+from shuffledp_client.encoding import encode, symbols
+from shuffledp_client.state import SubmissionStore
+from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, prepare
+from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Receipt, Result
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.errors import (
+    BadBatchError,
+    DocumentError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    ReceiptMissingError,
+    RoundFailed,
+    RoundStateError,
+    SignatureError,
+    TooFewReportsError,
+    UnknownRoundError,
+    UsageError,
+)
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.suites import SUITES
+from shuffledp_sim.pki import Deployment
+
+QUIET = Fraction(40)
+"""An ε at which noise is other than 0 with probability below 1e-17: answers are then known."""
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
+
+
+@pytest.fixture(scope="module")
+def draft(deployment: Deployment) -> Draft:
+    return Draft(deployment)
+
+
+@pytest.fixture(scope="module")
+def member(deployment: Deployment) -> Member:
+    return make_members(deployment, 1)[0]
+
+
+def verified(draft: Draft) -> VerifiedRound:
+    return verify_round(draft.announcement(), draft.deployment.roster, LENIENT, POPULATION, NOW)
+
+
+@pytest.fixture(scope="module")
+def prepared(draft: Draft, member: Member) -> PreparedSubmission:
+    return prepare(verified(draft), 3, member)
+
+
+def test_the_unary_code_has_the_ones_first_and_a_fixed_length() -> None:
+    geometry = Geometry.of(GeoShuffle(max_value=4, epsilon_geo=QUIET, padding=1), "sealed-box", 2)
+    assert symbols(geometry, 2, 0) == [0] * 6
+    assert symbols(geometry, 2, 2) == [1, 1, 0, 0, 0, 0]
+    assert symbols(geometry, 2, 6) == [1] * 6
+    for wrong in (-1, 7):
+        with pytest.raises(ValueError, match="from 0 to 6"):
+            symbols(geometry, 2, wrong)
+
+
+def test_a_histogram_sends_one_big_endian_symbol() -> None:
+    geometry = Geometry.of(KRRHistogram(symbols=1000, blanket=Fraction(1, 2)), "sealed-box", 2)
+    (message,) = encode(geometry, 1000, 770, os.urandom)
+    assert message[:2] == b"\x03\x02"
+    assert len(message) == 2 + TAG_BYTES
+    with pytest.raises(ValueError, match="from 0 to 999"):
+        encode(geometry, 1000, 1000, os.urandom)
+
+
+def test_tags_are_all_different(prepared: PreparedSubmission) -> None:
+    width = prepared.geometry.plain_bytes
+    tags = {prepared.messages[start + 1 : start + width] for start in range(0, len(prepared.messages), width)}
+    assert len(tags) == prepared.geometry.messages_per_user
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    ("mechanism", "value", "ones"),
+    [
+        (GeoShuffle(max_value=4, epsilon_geo=QUIET, padding=1), 3, 4),
+        (RRShuffle(max_value=5, randomise=Fraction(1, 2**62)), 2, 2),
+        (KRRHistogram(symbols=300, blanket=Fraction(1, 2**62)), 290, None),
+    ],
+)
+def test_a_sealed_submission_peels_to_the_very_same_messages(
+    deployment: Deployment, member: Member, mechanism: Mechanism, value: int, ones: int | None, suite: str
+) -> None:
+    draft = Draft(deployment, mechanism=mechanism, suite=suite)
+    submission = prepare(verified(draft), value, member)
+    assert len(submission.envelope) == submission.geometry.envelope_bytes
+    plain = peel_all(draft, submission.envelope)
+    assert plain == submission.messages
+    width = submission.geometry.plain_bytes
+    found = [int.from_bytes(plain[start : start + width - TAG_BYTES], "big") for start in range(0, len(plain), width)]
+    assert found == ([value] if ones is None else [1] * ones + [0] * (mechanism.messages_per_user - ones))
+
+
+def test_every_value_gives_the_same_lengths(draft: Draft, member: Member) -> None:
+    lengths = {
+        (len(one.envelope), len(one.claim.to_bytes()), len(one.messages))
+        for one in (prepare(verified(draft), value, member) for value in range(SUM.domain))
+    }
+    assert len(lengths) == 1
+
+
+def test_the_entry_node_accepts_what_was_prepared(
+    deployment: Deployment, member: Member, prepared: PreparedSubmission
+) -> None:
+    enrolment = deployment.enrolment_of(POPULATION).public_key
+    who = check_submission(ROUND_ID, POPULATION, enrolment, prepared.credential, prepared.claim, prepared.envelope)
+    assert who == member.identity().name
+
+
+def test_a_value_outside_the_domain_is_refused_without_naming_it(draft: Draft, member: Member) -> None:
+    with pytest.raises(UsageError, match="from 0 to 4") as caught:
+        prepare(verified(draft), 87_654_321, member)
+    assert "87654321" not in str(caught.value)
+
+
+def test_worker_processes_can_prepare(draft: Draft, deployment: Deployment) -> None:
+    users = make_members(deployment, 4)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        submissions = list(pool.map(prepare, [verified(draft)] * 4, range(4), users))
+    for submission in submissions:
+        assert peel_all(draft, submission.envelope) == submission.messages
+
+
+def test_secrets_are_not_in_representations(member: Member, prepared: PreparedSubmission) -> None:
+    assert "private" not in repr(member)
+    assert prepared.messages.hex() not in repr(prepared)
+    assert len(repr(prepared)) < 120
+    assert pickle.loads(pickle.dumps(prepared)) == prepared  # noqa: S301 - our own bytes
+
+
+# Receipts.
+
+
+def receipt_for(prepared: PreparedSubmission, **changes: Any) -> Receipt:
+    genuine = Receipt(round_id=ROUND_ID, credential=prepared.claim.signer, submission_digest=digest(prepared.envelope))
+    return msgspec.structs.replace(genuine, **changes)
+
+
+def test_a_receipt_is_for_exactly_this_submission(deployment: Deployment, prepared: PreparedSubmission) -> None:
+    node, entry = deployment.identity_of("node-1"), deployment.roster.party("node-1")
+    assert check_receipt(prepared, entry, node.sign(receipt_for(prepared)))
+    for changes in ({"round_id": "f" * 32}, {"credential": "00"}, {"submission_digest": "00"}):
+        with pytest.raises(ForeignDocumentError):
+            check_receipt(prepared, entry, node.sign(receipt_for(prepared, **changes)))
+    with pytest.raises(ForeignDocumentError):
+        check_receipt(prepared, entry, deployment.identity_of("node-2").sign(receipt_for(prepared)))
+
+
+@given(st.text(max_size=80), st.text(alphabet="0123456789abcdef", max_size=130))
+def test_any_text_as_a_receipt_or_result_is_a_typed_error(
+    deployment: Deployment, prepared: PreparedSubmission, body: str, signature: str
+) -> None:
+    receipt = Signed(label="receipt", signer="node-1", body=body, signature=signature)
+    with pytest.raises(DocumentError):
+        check_receipt(prepared, deployment.roster.party("node-1"), receipt)
+    result = Signed(label="result", signer="analyst", body=body, signature=signature)
+    with pytest.raises(DocumentError):
+        check_result(prepared, deployment.roster, result)
+
+
+# Results and boards.
+
+
+def board_of(*submissions: PreparedSubmission) -> bytes:
+    width = submissions[0].geometry.plain_bytes
+    packed = b"".join(submission.messages for submission in submissions)
+    rows = [packed[start : start + width] for start in range(0, len(packed), width)]
+    random.shuffle(rows)
+    return b"".join(rows)
+
+
+def result_for(draft: Draft, board: bytes, users: int, **changes: Any) -> Result:
+    final = make_certificate(draft.deployment, draft.mechanism, stage="final", users=users)
+    result = Result(
+        deployment=draft.deployment.roster.deployment,
+        round_id=ROUND_ID,
+        outcome="published",
+        accepted=users,
+        messages=users * draft.mechanism.messages_per_user,
+        board_digest=digest(board),
+        plan_certificate=draft.signed_certificate(),
+        final_certificate=draft.deployment.identity_of("accountant").sign(final),
+    )
+    return msgspec.structs.replace(result, **changes)
+
+
+def checked(draft: Draft, prepared: PreparedSubmission, result: Result) -> VerifiedResult:
+    return check_result(prepared, draft.deployment.roster, draft.deployment.identity_of("analyst").sign(result))
+
+
+def test_a_genuine_result_and_board_are_accepted(draft: Draft, prepared: PreparedSubmission, member: Member) -> None:
+    others = [prepare(verified(draft), 1, member) for _ in range(5)]
+    board = board_of(prepared, *others)
+    found = checked(draft, prepared, result_for(draft, board, 6))
+    check_board(found, prepared.geometry, board, [prepared.messages])
+    check_board(found, prepared.geometry, board, [one.messages for one in others])
+
+
+def test_a_result_of_another_key_round_or_certificate_is_refused(draft: Draft, prepared: PreparedSubmission) -> None:
+    board, accountant = board_of(prepared), draft.deployment.identity_of("accountant")
+    genuine = result_for(draft, board, 1)
+    forged = msgspec.structs.replace(draft.deployment.identity_of("analyst").sign(genuine), signature="00" * 64)
+    with pytest.raises(SignatureError):
+        check_result(prepared, draft.deployment.roster, forged)
+
+    def final(**changes: Any) -> Signed:
+        settled = {"stage": "final", "users": 1} | changes
+        return accountant.sign(make_certificate(draft.deployment, draft.mechanism, **settled))
+
+    other = accountant.sign(make_certificate(draft.deployment, draft.mechanism, users=1))
+    for changes in (
+        {"deployment": "other"},
+        {"round_id": "f" * 32},
+        {"plan_certificate": other},
+        {"final_certificate": final(stage="plan")},
+        {"final_certificate": final(users=2)},
+        {"final_certificate": final(round_id="f" * 32)},
+        {"final_certificate": final(mechanism=RRShuffle(max_value=4, randomise=Fraction(1, 2)))},
+    ):
+        with pytest.raises(ForeignDocumentError):
+            checked(draft, prepared, msgspec.structs.replace(genuine, **changes))
+    for missing in ({"plan_certificate": None}, {"final_certificate": None}, {"messages": 11}):
+        with pytest.raises(MalformedDocumentError):
+            checked(draft, prepared, msgspec.structs.replace(genuine, **missing))
+
+
+def test_a_failed_round_says_why_as_its_own_error(draft: Draft, prepared: PreparedSubmission) -> None:
+    failed = Result(deployment="demo", round_id=ROUND_ID, outcome="failed", reason="only 3", error="TooFewReportsError")
+    with pytest.raises(TooFewReportsError, match="only 3"):
+        checked(draft, prepared, failed)
+    for other in ("UnreachableError", "NotOfThisVersion"):
+        with pytest.raises(RoundFailed, match="only 3"):
+            checked(draft, prepared, msgspec.structs.replace(failed, error=other))
+
+
+def test_a_missing_changed_or_doubled_message_is_evidence(
+    draft: Draft, prepared: PreparedSubmission, member: Member
+) -> None:
+    other = prepare(verified(draft), 1, member)
+    width = prepared.geometry.plain_bytes
+    first, rest = prepared.messages[:width], prepared.messages[width:]
+    flipped = bytes([first[0] ^ 1]) + first[1:]
+    for mine, missing in (
+        (flipped + rest, 1),
+        (os.urandom(width) + rest, 1),
+        (rest[:width] + rest, 2),  # the first is gone, the second is there twice
+        (first + rest[: 8 * width] + bytes([first[0] ^ 1]) + first[1:], 2),  # another symbol under the same tag
+        (os.urandom(len(prepared.messages)), 10),
+    ):
+        board = mine + other.messages
+        found = checked(draft, prepared, result_for(draft, board, 2))
+        check_board(found, prepared.geometry, board, [other.messages])
+        with pytest.raises(ReceiptMissingError, match=f"^{missing} of 20 messages .* 1 of 2 submissions"):
+            check_board(found, prepared.geometry, board, [prepared.messages, other.messages])
+
+
+@given(data=st.binary(max_size=400))
+def test_any_bytes_as_a_board_are_a_typed_error(draft: Draft, prepared: PreparedSubmission, data: bytes) -> None:
+    found = checked(draft, prepared, result_for(draft, board_of(prepared), 1))
+    with pytest.raises(BadBatchError):
+        check_board(found, prepared.geometry, data, [prepared.messages])
+
+
+@given(board=st.lists(st.integers(0, 5), max_size=12), mine=st.lists(st.integers(0, 5), max_size=6), data=st.data())
+def test_the_bulk_look_up_agrees_with_counting(board: list[int], mine: list[int], data: st.DataObject) -> None:
+    geometry = Geometry.of(SUM, "sealed-box", 2)
+
+    def message(tag: int) -> bytes:
+        shared = data.draw(st.booleans())  # tags that differ in one of their 64-bit halves only
+        half = bytes(8) if shared else b"\x01" * 8
+        return data.draw(st.sampled_from([b"\x00", b"\x01"])) + half + tag.to_bytes(8, "big")
+
+    published, sent = [message(tag) for tag in board], [message(tag) for tag in mine]
+    tags = [one[1:] for one in published]
+    expected = [not (tags.count(one[1:]) == 1 and one in published) for one in sent]
+    assert changed_messages(geometry, b"".join(published), b"".join(sent)).tolist() == expected
+
+
+def test_a_torn_board_is_our_own_misuse() -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        changed_messages(Geometry.of(SUM, "sealed-box", 2), bytes(16), bytes(17))
+
+
+# What is kept on the device.
+
+
+def test_the_first_submission_kept_is_the_one_sent(
+    tmp_path: Path, draft: Draft, prepared: PreparedSubmission, member: Member
+) -> None:
+    store = SubmissionStore(tmp_path / "state")
+    assert store.find(ROUND_ID) is None
+    assert store.keep(prepared).submission == prepared
+    second = prepare(verified(draft), 0, member)
+    assert SubmissionStore(tmp_path / "state").keep(second).submission == prepared
+    assert store.rounds() == (ROUND_ID,)
+
+
+def test_nobody_else_can_read_what_is_kept(tmp_path: Path, prepared: PreparedSubmission) -> None:
+    store = SubmissionStore(tmp_path / "state")
+    store.keep(prepared)
+    store.add_receipt(ROUND_ID, prepared.claim)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    assert modes == {f"{ROUND_ID}.json": 0o600}
+    assert store.load(ROUND_ID).receipt == prepared.claim
+
+
+def test_a_finished_round_is_erased_and_never_entered_again(tmp_path: Path, prepared: PreparedSubmission) -> None:
+    store = SubmissionStore(tmp_path / "state")
+    store.keep(prepared)
+    store.finish(ROUND_ID)
+    store.finish(ROUND_ID)
+    assert [path.name for path in (tmp_path / "state").iterdir()] == [f"{ROUND_ID}.done"]
+    with pytest.raises(RoundStateError, match="only once"):
+        store.keep(prepared)
+    with pytest.raises(RoundStateError, match="only once"):
+        store.load(ROUND_ID)
+
+
+@given(data=st.binary(max_size=100))
+def test_damaged_state_is_a_typed_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    (folder / f"{ROUND_ID}.json").write_bytes(data)
+    with pytest.raises(RoundStateError, match="damaged"):
+        SubmissionStore(folder).load(ROUND_ID)
+
+
+def test_an_unknown_or_unsafe_round_id_is_refused(tmp_path: Path) -> None:
+    store = SubmissionStore(tmp_path)
+    for round_id in ("f" * 32, "../escape", ""):
+        with pytest.raises(UnknownRoundError):
+            store.load(round_id)

@@ -1,0 +1,160 @@
+"""Batches between hops: a node believes its predecessor's commitment and nothing less, and nothing is half done."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import pytest
+from shuffler_world import Round, World
+
+from shuffledp_core.errors import (
+    AccessDenied,
+    BadBatchError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    RoundStateError,
+    SignatureError,
+    UnknownRoundError,
+)
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2
+
+USERS = 4
+
+
+@pytest.fixture
+async def round_(world: World) -> Round:
+    await world.start_analyst()
+    await world.start()
+    return await world.open()
+
+
+def onions(world: World, round_: Round, users: int = USERS) -> list[bytes]:
+    """What an honest node 1 would relay."""
+    seal = suite_named(round_.geometry.suite).sealer(round_.public_keys()[1], binding(round_.round_id, 2))
+    return [seal(message) for _ in range(users) for message in world.messages(round_.geometry)]
+
+
+async def waits(world: World, round_: Round) -> bool:
+    status = await world.status("node-2", round_.round_id)
+    uploads = world.folder / "state" / "node-2" / "uploads"
+    return bool(status.phase == node_pb2.ROUND_PHASE_OPEN) and not list(uploads.iterdir())
+
+
+async def test_a_repeated_batch_is_harmless_and_another_one_is_refused(world: World, round_: Round) -> None:
+    data, other = b"".join(onions(world, round_)), b"".join(onions(world, round_))
+    header = world.header(round_, data, USERS)
+    await world.add_batch(header, data)
+    await world.add_batch(header, data)
+    with pytest.raises(BadBatchError, match="another header"):
+        await world.add_batch(world.header(round_, other, USERS), other)
+    assert (await world.ended("node-2", round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
+    await world.add_batch(header, data)
+    assert world.sink.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("cut", "extra"), [(1, b""), (113, b""), (0, b"x"), (10**9, b"")], ids=["torn", "short", "long", "empty"]
+)
+async def test_a_batch_of_another_length_than_announced_is_refused(
+    world: World, round_: Round, cut: int, extra: bytes
+) -> None:
+    data = b"".join(onions(world, round_))
+    header = world.header(round_, data, USERS)
+    with pytest.raises(BadBatchError):
+        await world.add_batch(header, data[: max(0, len(data) - cut)] + extra)
+    assert await waits(world, round_)
+    await world.add_batch(header, data)
+
+
+async def test_other_bytes_than_committed_are_refused(world: World, round_: Round) -> None:
+    data = b"".join(onions(world, round_))
+    with pytest.raises(BadBatchError, match="digest"):
+        await world.add_batch(world.header(round_, data, USERS), data[:-1] + bytes([data[-1] ^ 1]))
+    assert await waits(world, round_)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"position": 1}, {"position": 3}, {"users": 1}, {"users": 1001}, {"records": 11}, {"digest": "AB" * 32}],
+)
+async def test_a_header_that_does_not_fit_the_round_is_refused(
+    world: World, round_: Round, changes: dict[str, Any]
+) -> None:
+    data = b"".join(onions(world, round_))
+    with pytest.raises(BadBatchError):
+        await world.add_batch(world.header(round_, data, USERS, **changes), data)
+    assert await waits(world, round_)
+
+
+async def fails(world: World, round_: Round, records: list[bytes], reason: str) -> None:
+    data = b"".join(records)
+    await world.add_batch(world.header(round_, data, USERS), data)
+    status = await world.ended("node-2", round_.round_id)
+    assert status.phase == node_pb2.ROUND_PHASE_FAILED
+    assert status.error == "BadBatchError"
+    assert reason in status.reason
+    assert world.sink.calls == 0
+    left = {path.name for path in (world.folder / "state" / "node-2" / "rounds" / round_.round_id).iterdir()}
+    assert left == {"record.json"}
+
+
+async def test_a_repeated_onion_fails_the_round(world: World, round_: Round) -> None:
+    records = onions(world, round_)
+    await fails(world, round_, [*records[:-1], records[0]], "1 of 12 onions repeat")
+
+
+async def test_an_onion_for_another_round_fails_the_round(world: World, round_: Round) -> None:
+    other = await world.open()
+    await fails(world, round_, [*onions(world, round_)[:-1], onions(world, other)[0]], "does not open")
+
+
+async def test_garbage_fails_the_round(world: World, round_: Round) -> None:
+    await fails(world, round_, [secrets.token_bytes(len(record)) for record in onions(world, round_)], "does not open")
+
+
+async def test_only_the_predecessor_is_believed(world: World, round_: Round) -> None:
+    data = b"".join(onions(world, round_))
+    header = world.header(round_, data, USERS)
+    with pytest.raises(AccessDenied):
+        await world.add_batch(header, data, caller="client")
+    with pytest.raises(ForeignDocumentError):
+        await world.add_batch(header, data, caller="node-2")
+    with pytest.raises(AccessDenied, match="predecessor"):
+        await world.add_batch(world.header(round_, data, USERS, signer="node-2"), data, caller="node-2")
+    forged = world.header(round_, data, USERS)
+    forged = type(forged)(label=forged.label, signer=forged.signer, body=forged.body + " ", signature=forged.signature)
+    with pytest.raises(SignatureError):
+        await world.add_batch(forged, data)
+    assert await waits(world, round_)
+
+
+async def test_a_batch_for_no_round_or_a_round_without_manifest_is_refused(world: World, round_: Round) -> None:
+    data = b"".join(onions(world, round_))
+    with pytest.raises(UnknownRoundError):
+        await world.add_batch(world.header(round_, data, USERS, round_id="00ff"), data)
+    with pytest.raises(UnknownRoundError):
+        await world.add_batch(world.header(round_, data, USERS, round_id="../../etc"), data)
+    prepared = await world.prepare_all(world.round())
+    with pytest.raises(RoundStateError):
+        await world.add_batch(world.header(prepared, data, USERS), data)
+    to_entry = world.header(round_, data, USERS, signer="node-2", position=1)
+    with pytest.raises(AccessDenied, match="predecessor"):
+        await world.add_batch(to_entry, data, name="node-1", caller="node-2")
+
+
+async def test_streams_that_are_no_batch_are_refused(world: World, round_: Round) -> None:
+    data = b"".join(onions(world, round_))
+    header = batch_pb2.AddBatchRequest(header=world.header(round_, data, USERS).to_bytes())
+    stub = batch_pb2_grpc.BatchSinkStub(world.channel("node-2", "node-1"))
+    chunk = batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=113, data=data))
+    for parts in ([], [chunk], [header, header], [header, chunk], [batch_pb2.AddBatchRequest()]):
+        with pytest.raises(BadBatchError):
+            async with translated("node-2"):
+                await stub.AddBatch(iter(parts))
+    with pytest.raises(MalformedDocumentError):
+        await world.add_batch(b"\x00", b"")
+    assert await waits(world, round_)

@@ -1,0 +1,43 @@
+"""Two real nodes over mutual TLS: what goes in at the entry comes out at the analyst, once, in another order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shuffler_world import World
+
+from shuffledp_core.documents.models import Discard
+from shuffledp_core.keys import verify_from
+from shuffledp_proto.v1 import node_pb2
+
+
+async def test_every_accepted_message_reaches_the_analyst_once(world: World) -> None:
+    await world.start_analyst()
+    await world.start()
+    round_ = await world.open()
+    submissions = [world.submission(round_) for _ in range(40)]
+    await asyncio.gather(*(world.submit(submission) for submission in submissions))
+    assert await world.close_round("node-1", round_.round_id) == 40
+    for name in world.names:
+        status = await world.ended(name, round_.round_id)
+        assert status.phase == node_pb2.ROUND_PHASE_DONE, status.reason
+        assert status.accepted == 40
+    sent = [message for submission in submissions for message in submission.messages]
+    board = world.board(round_)
+    assert sorted(board) == sorted(sent)
+    assert board != sent
+
+
+async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) -> None:
+    await world.start_analyst()
+    await world.start()
+    round_ = await world.open()
+    for _ in range(2):
+        await world.submit(world.submission(round_))
+    await world.close_round("node-1", round_.round_id)
+    for name in world.names:
+        await world.ended(name, round_.round_id)
+        discard = verify_from(world.roster.party(name), await world.delete(name, round_.round_id), Discard)
+        assert discard.forwarded
+        state = world.folder / "state" / name
+        assert [path.name for path in state.rglob("*") if path.is_file()] == ["lock", f"{round_.round_id}.json"]

@@ -1,0 +1,120 @@
+"""The spool: acknowledged is committed, once per credential, whatever order things come in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.errors import (
+    DifferentSubmissionError,
+    InvalidSubmissionError,
+    NodeFault,
+    SubmissionClosedError,
+    UnknownRoundError,
+)
+from shuffledp_shuffler.spool import Spool
+
+SIZE = 100
+
+
+@contextmanager
+def spool(folder: Path, max_reports: int = 1000) -> Iterator[Spool]:
+    opened = Spool(folder / "index.sqlite", folder / "envelopes", SIZE, max_reports)
+    try:
+        yield opened
+    finally:
+        opened.shut()
+
+
+def envelope() -> bytes:
+    return os.urandom(SIZE)
+
+
+async def test_everything_acknowledged_is_there_after_reopening_in_any_concurrency(tmp_path: Path) -> None:
+    sent = {os.urandom(32).hex(): envelope() for _ in range(500)}
+    with spool(tmp_path) as first:
+        await asyncio.gather(*(first.append(who, digest(data), data) for who, data in sent.items()))
+    with spool(tmp_path) as again:
+        assert again.accepted == 500
+        again.require_whole()
+        for who, data in sent.items():
+            assert await again.find(who) == digest(data)
+    packed = (tmp_path / "envelopes").read_bytes()
+    assert sorted(packed[start : start + SIZE] for start in range(0, len(packed), SIZE)) == sorted(sent.values())
+
+
+async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path) -> None:
+    who, data = os.urandom(32).hex(), envelope()
+    with spool(tmp_path) as opened:
+        await asyncio.gather(*(opened.append(who, digest(data), data) for _ in range(20)))
+        assert opened.accepted == 1
+
+
+async def test_of_two_different_submissions_at_once_exactly_one_is_accepted(tmp_path: Path) -> None:
+    who, envelopes = os.urandom(32).hex(), [envelope(), envelope()]
+    with spool(tmp_path) as opened:
+        outcomes = await asyncio.gather(
+            *(opened.append(who, digest(data), data) for data in envelopes), return_exceptions=True
+        )
+        assert outcomes[0] is None
+        assert isinstance(outcomes[1], DifferentSubmissionError)
+        assert opened.accepted == 1
+
+
+async def test_an_envelope_belongs_to_one_credential(tmp_path: Path) -> None:
+    data = envelope()
+    with spool(tmp_path) as opened:
+        await opened.append(os.urandom(32).hex(), digest(data), data)
+        with pytest.raises(InvalidSubmissionError):
+            await opened.append(os.urandom(32).hex(), digest(data), data)
+
+
+async def test_a_full_or_closed_spool_still_knows_what_it_accepted(tmp_path: Path) -> None:
+    who, data, late = os.urandom(32).hex(), envelope(), envelope()
+    with spool(tmp_path, max_reports=1) as opened:
+        await opened.append(who, digest(data), data)
+        with pytest.raises(SubmissionClosedError, match="full"):
+            await opened.append(os.urandom(32).hex(), digest(late), late)
+        assert await opened.close() == 1
+        with pytest.raises(SubmissionClosedError, match="closed"):
+            await opened.append(os.urandom(32).hex(), digest(late), late)
+        await opened.append(who, digest(data), data)
+
+
+async def test_bytes_that_were_never_committed_are_overwritten(tmp_path: Path) -> None:
+    first, second = envelope(), envelope()
+    with spool(tmp_path) as opened:
+        await opened.append(os.urandom(32).hex(), digest(first), first)
+    with (tmp_path / "envelopes").open("ab") as file:
+        file.write(b"torn by a crash")
+    with spool(tmp_path) as opened:
+        await opened.append(os.urandom(32).hex(), digest(second), second)
+    assert (tmp_path / "envelopes").read_bytes() == first + second
+
+
+async def test_lost_envelopes_are_noticed(tmp_path: Path) -> None:
+    data = envelope()
+    with spool(tmp_path) as opened:
+        await opened.append(os.urandom(32).hex(), digest(data), data)
+    os.truncate(tmp_path / "envelopes", SIZE - 1)
+    with spool(tmp_path) as opened, pytest.raises(NodeFault, match="99 bytes"):
+        opened.require_whole()
+
+
+async def test_a_damaged_index_is_one_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "index.sqlite").write_bytes(os.urandom(8192))
+    with pytest.raises(NodeFault, match="damaged"), spool(tmp_path):
+        pass
+
+
+async def test_nothing_waits_for_a_spool_that_was_shut(tmp_path: Path) -> None:
+    with spool(tmp_path) as opened:
+        pass
+    with pytest.raises(UnknownRoundError):
+        await opened.find(os.urandom(32).hex())

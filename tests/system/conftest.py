@@ -1,0 +1,22 @@
+"""A whole local system, shared by the tests of a module that leave it running."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shuffledp_sim.processes import Budget, LocalSystem
+
+IMPATIENT = {
+    "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},
+    "node": {"relay_seconds": 20.0},
+}
+"""Bounds on how long a missing party is waited for; every test ends by an event, these only bound the failures."""
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[LocalSystem]:
+    """Three nodes, broker, accountant and analyst, each a process of its own."""
+    local = LocalSystem(tmp_path / "system", nodes=3, budget=Budget(1e6, 1e-2), settings=IMPATIENT)
+    async with local:
+        yield local

@@ -1,0 +1,41 @@
+"""The sample configs are what the programs read, and name every key there is."""
+
+from pathlib import Path
+
+import pytest
+
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_client.config import ClientConfig
+from shuffledp_core.config import Section, load_config
+from shuffledp_core.errors import ConfigError
+from shuffledp_shuffler.config import NodeConfig
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "config"
+SAMPLES: list[tuple[str, type[Section]]] = [
+    ("node-1.toml", NodeConfig),
+    ("analyst.toml", AnalystConfig),
+    ("accountant.toml", AccountantConfig),
+    ("client.toml", ClientConfig),
+]
+
+
+@pytest.mark.parametrize(("name", "model"), SAMPLES)
+def test_a_sample_config_parses_and_names_every_key(name: str, model: type[Section]) -> None:
+    text = (FOLDER / name).read_text()
+    config = load_config(FOLDER / name, model)
+    for field in config.__struct_fields__:
+        if field != "name":
+            assert field in text, f"{name} does not show {field}"
+
+
+@pytest.mark.parametrize(("name", "model"), SAMPLES)
+def test_an_unknown_key_is_refused_with_its_name(name: str, model: type[Section], tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text('surprise = "x"\n' + (FOLDER / name).read_text())
+    with pytest.raises(ConfigError, match="surprise"):
+        load_config(file, model)
+
+
+def test_every_sample_is_tested() -> None:
+    assert {file.name for file in FOLDER.glob("*.toml")} == {name for name, _ in SAMPLES}

@@ -1,0 +1,57 @@
+"""Whole rounds over real processes: every mechanism, every suite, both adjacencies."""
+
+import math
+
+from rounds_for_tests import LARGEST, USERS, small_round
+
+from shuffledp_core.onion.suites import SUITES
+from shuffledp_core.privacy import Adjacency
+from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.report import RoundReport
+
+TAIL_ERRORS = {"krr-histogram": 9.0, "rr-shuffle": 7.0, "geo-shuffle": 8.0, "sgdl-shuffle": 16.0}
+"""Standard errors beyond which an estimate falls with probability below 1e-9 (per test, union over bins): binomial
+and near-normal tails, and exp(-sqrt(2) t) for the one discrete Laplace noise of SGDL."""
+
+
+def check(report: RoundReport) -> None:
+    assert report.accepted == USERS
+    assert report.messages == USERS * report.final.mechanism.messages_per_user
+    assert report.final.stage == "final"
+    assert report.final.holds
+    assert report.final.epsilon.certified is not None
+    assert report.final.epsilon.attained is not None
+    assert 0 <= report.final.epsilon.attained <= report.final.epsilon.certified <= 4.0
+    assert report.final.corrupted.epsilon is not None
+    limit = TAIL_ERRORS[report.final.mechanism.kind]
+    for value, error, true in zip(
+        report.estimate.values, report.estimate.standard_errors, report.truth.tolist(), strict=True
+    ):
+        assert math.isfinite(value)
+        assert abs(value - true) <= limit * max(error, 1.0)
+
+
+async def test_every_mechanism_gives_a_certified_answer_near_the_truth(system: LocalSystem) -> None:
+    for mechanism in TAIL_ERRORS:
+        size = LARGEST + 1 if mechanism == "krr-histogram" else LARGEST
+        check(await small_round(system, mechanism=mechanism, size=size))
+
+
+async def test_every_suite_carries_a_round(system: LocalSystem) -> None:
+    for suite in SUITES:
+        report = await small_round(system, suite=suite)
+        assert report.suite == suite
+        check(report)
+
+
+async def test_a_metric_guarantee_is_per_unit(system: LocalSystem) -> None:
+    report = await small_round(system, adjacency=Adjacency.METRIC, max_distance=2, epsilon=3.0)
+    check(report)
+    assert report.final.adjacency is Adjacency.METRIC
+    assert report.final.max_distance == 2
+
+
+async def test_a_route_may_leave_nodes_out(system: LocalSystem) -> None:
+    report = await small_round(system, route=("node-3", "node-1"))
+    assert report.final.nodes == 2
+    check(report)
