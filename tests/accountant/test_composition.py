@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import mp, mpf
 from numpy.typing import NDArray
 from scipy import optimize, special
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.privacy import Adjacency
 
 from shuffledp_accountant.numerics.bounds import Setting, certified_curve
 from shuffledp_accountant.numerics.composition import (
@@ -28,8 +26,12 @@ from shuffledp_accountant.numerics.composition import (
     grows_with_distance,
     largest_distance,
 )
+from shuffledp_accountant.numerics.families import epsilon0_to_blanket
 from shuffledp_accountant.numerics.lecture import LaplaceMean, OneBitMean, binary_response
 from shuffledp_accountant.numerics.loss_distribution import Repeated, compose_curves
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.privacy import Adjacency
 
 Floats = NDArray[np.float64]
 ONE = Setting(1, 1)
@@ -42,7 +44,7 @@ def gaussian_curve(mu: float) -> Callable[[Floats], Floats]:
         left = mu / 2 - epsilons / mu
         # ln Φ keeps the difference of two tiny tails accurate to many digits.
         ratio = np.exp(np.minimum(epsilons + special.log_ndtr(left - mu) - special.log_ndtr(left), 0.0))
-        return np.exp(special.log_ndtr(left)) * (1 - ratio) * (1 + 1e-12)
+        return np.asarray(np.exp(special.log_ndtr(left)) * (1 - ratio) * (1 + 1e-12), dtype=np.float64)
 
     return curve
 
@@ -103,22 +105,22 @@ def test_unequal_gaussians_are_never_below_and_within_a_thousandth_of_the_exact_
     assert gaussian_epsilon(mu, 1e-6) <= found <= gaussian_epsilon(mu, 1e-6) * 1.001
 
 
-def randomised_response_delta(epsilon0: float, times: int, epsilon: float) -> mpf:
+def randomised_response_delta(epsilon0: float, times: int, epsilon: float) -> float:
     """Exact δ of T binary responses: the number of truthful ones is sufficient, 50 digits."""
-    mp.dps = 50
-    honest = mp.exp(mpf(epsilon0)) / (1 + mp.exp(mpf(epsilon0)))
-    total = mpf(0)
+    mpmath.mp.dps = 50
+    honest = mpmath.exp(mpmath.mpf(epsilon0)) / (1 + mpmath.exp(mpmath.mpf(epsilon0)))
+    total = mpmath.mpf(0)
     for heads in range(times + 1):
-        first = mp.binomial(times, heads) * honest**heads * (1 - honest) ** (times - heads)
-        second = mp.binomial(times, heads) * honest ** (times - heads) * (1 - honest) ** heads
-        total += max(first - mp.exp(mpf(epsilon)) * second, mpf(0))
-    return total
+        first = mpmath.binomial(times, heads) * honest**heads * (1 - honest) ** (times - heads)
+        second = mpmath.binomial(times, heads) * honest ** (times - heads) * (1 - honest) ** heads
+        total += max(first - mpmath.exp(mpmath.mpf(epsilon)) * second, mpmath.mpf(0))
+    return float(total)
 
 
 @pytest.mark.parametrize(("epsilon0", "times"), [(0.1, 2), (0.5, 10), (1.0, 7), (0.02, 300), (3.0, 5)])
 def test_binary_responses_bracket_the_exact_binomial_composition(epsilon0: float, times: int) -> None:
     epsilon = epsilon0 * math.sqrt(times)
-    exact = float(randomised_response_delta(epsilon0, times, epsilon))
+    exact = randomised_response_delta(epsilon0, times, epsilon)
     found = compose_delta([Round(binary_response(epsilon0), ONE, times)], epsilon)
     assert exact <= found <= exact * 1.02
 
@@ -279,7 +281,9 @@ def test_a_senseless_question_is_a_usage_error(rounds: list[Round], delta: float
         compose_epsilon(rounds, delta)
 
 
-@pytest.mark.parametrize(("times", "rate"), [(0, Fraction(1)), (1, Fraction(0)), (1, Fraction(3, 2)), (10**7, Fraction(1))])
+@pytest.mark.parametrize(
+    ("times", "rate"), [(0, Fraction(1)), (1, Fraction(0)), (1, Fraction(3, 2)), (10**7, Fraction(1))]
+)
 def test_a_senseless_round_is_a_usage_error(times: int, rate: Fraction) -> None:
     with pytest.raises(UsageError):
         Round(binary_response(1.0), ONE, times, rate)
@@ -288,6 +292,24 @@ def test_a_senseless_round_is_a_usage_error(times: int, rate: Fraction) -> None:
 def test_a_curve_that_never_falls_is_refused() -> None:
     with pytest.raises(CannotCertify):
         compose_curves([Repeated(np.ones_like, 3)], 1e-6)
+
+
+ANCHORS = {
+    10: {1: 0.02325, 10: 0.08031, 100: 0.27516, 1000: 0.94448},
+    2: {1: 0.04321, 10: 0.14847, 100: 0.50827, 1000: 1.75853},
+}
+"""The blanket's composed ε for ε0 = 1, n = 10,000, δ = 1e-6, from an independent prototype, five digits."""
+
+
+@pytest.mark.parametrize("symbols", [2, 10])
+def test_composed_histograms_are_not_above_the_known_blanket_values(symbols: int) -> None:
+    spec = KRRHistogram(symbols=symbols, blanket=epsilon0_to_blanket(1.0, symbols))
+    for times, anchor in ANCHORS[symbols].items():
+        found = compose_bounds([Round(spec, Setting(10_000, 10_000), times)], 1e-6)
+        assert found.certified <= anchor + 5e-6
+        assert found.attained <= found.certified
+        if symbols == 10:
+            assert found.certified >= anchor * 0.999
 
 
 def test_a_thousand_rounds_take_less_than_a_tenth_of_a_second_after_the_curve() -> None:

@@ -6,14 +6,11 @@ import itertools
 import math
 from fractions import Fraction
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.privacy import Adjacency
 
 from shuffledp_accountant.numerics.bounds import (
     Setting,
@@ -33,6 +30,9 @@ from shuffledp_accountant.numerics.lecture import (
 )
 from shuffledp_accountant.numerics.rappor import RapporPermanent, RapporReport, rappor_epsilon
 from shuffledp_accountant.numerics.rdp import published_rdp_epsilon, published_shuffle_rdp
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.privacy import Adjacency
 
 STANDARD = Setting(1, 1)
 METRIC = Setting(1, 1, Adjacency.METRIC)
@@ -83,14 +83,16 @@ def laplace_delta_by_quadrature(loss: float, total: float) -> float:
     """HS of Laplace(0, 1) and Laplace(loss, 1), integrated between the kinks with 30 digits."""
     mpmath.mp.dps = 30
 
-    def excess(y: object) -> object:
+    def excess(y: mpmath.mpf) -> mpmath.mpf:
         return max(mpmath.exp(-abs(y)) / 2 - mpmath.exp(total) * mpmath.exp(-abs(y - loss)) / 2, mpmath.mpf(0))
 
     kinks = sorted({-60.0, 0.0, (loss - total) / 2, loss, loss + 60.0})
     return float(mpmath.quad(excess, kinks))
 
 
-@pytest.mark.parametrize(("epsilon", "largest", "distance", "total"), [(1.0, 1, 1, 0.3), (2.0, 4, 3, 1.0), (0.5, 5, 1, 0.05)])
+@pytest.mark.parametrize(
+    ("epsilon", "largest", "distance", "total"), [(1.0, 1, 1, 0.3), (2.0, 4, 3, 1.0), (0.5, 5, 1, 0.05)]
+)
 def test_laplace_curve_is_the_integral(epsilon: float, largest: int, distance: int, total: float) -> None:
     exact = laplace_delta_by_quadrature(distance * epsilon / largest, total)
     found = certified_curve(LaplaceMean(epsilon, largest), STANDARD, distance, np.array([total]))[0]
@@ -202,7 +204,9 @@ def test_cheus_sum_is_a_one_bit_shuffle_with_the_printed_probability() -> None:
     assert printed <= spec.randomise <= printed + Fraction(1, 2**39)
 
 
-@pytest.mark.parametrize(("users", "epsilon", "delta"), [(10, 0.1, 1e-6), (0, 1.0, 0.1), (10, 0.0, 0.1), (10, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("users", "epsilon", "delta"), [(10, 0.1, 1e-6), (0, 1.0, 0.1), (10, 0.0, 0.1), (10, 1.0, 1.0)]
+)
 def test_cheus_sum_refuses_what_the_formula_does_not_cover(users: int, epsilon: float, delta: float) -> None:
     with pytest.raises(UsageError):
         cheu_binary_sum(users, epsilon, delta)
@@ -230,7 +234,9 @@ def test_parameters_out_of_range_are_usage_errors(build: object) -> None:
         build()  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("epsilon0", "reports", "order", "rate"), [(1, 1000, 5, 1), (2, 1000, 20, 0.1), (0.1, 10**4, 64, 0.01)])
+@pytest.mark.parametrize(
+    ("epsilon0", "reports", "order", "rate"), [(1, 1000, 5, 1), (2, 1000, 20, 0.1), (0.1, 10**4, 64, 0.01)]
+)
 def test_the_printed_renyi_bound_is_girgis_formula(epsilon0: float, reports: int, order: int, rate: float) -> None:
     mpmath.mp.dps = 50
     grown, share = mpmath.exp(mpmath.mpf(epsilon0)), mpmath.mpf(rate)
@@ -238,7 +244,9 @@ def test_the_printed_renyi_bound_is_girgis_formula(epsilon0: float, reports: int
     total = 1 + 4 * mpmath.binomial(order, 2) * share**2 * (grown - 1) ** 2 / (blocks * grown)
     for j in range(3, order + 1):
         spread = 2 * (grown**2 - 1) ** 2 / (blocks * grown**2)
-        total += mpmath.binomial(order, j) * share**j * j * mpmath.gamma(mpmath.mpf(j) / 2) * spread ** (mpmath.mpf(j) / 2)
+        total += (
+            mpmath.binomial(order, j) * share**j * j * mpmath.gamma(mpmath.mpf(j) / 2) * spread ** (mpmath.mpf(j) / 2)
+        )
     rare = share * (grown**2 - 1) / (2 * grown)
     total += ((1 + rare) ** order - 1 - order * rare) * mpmath.exp(-(reports - 1) / (8 * grown))
     printed = float(mpmath.log(total) / (order - 1))

@@ -357,6 +357,14 @@ def test_a_finished_round_is_erased_and_never_entered_again(tmp_path: Path, prep
         store.load(ROUND_ID)
 
 
+def test_a_crash_while_erasing_is_made_good_at_the_next_start(tmp_path: Path, prepared: PreparedSubmission) -> None:
+    SubmissionStore(tmp_path).keep(prepared)
+    (tmp_path / f"new-{ROUND_ID}-00").write_bytes(prepared.messages)
+    (tmp_path / f"{ROUND_ID}.done").touch()
+    SubmissionStore(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{ROUND_ID}.done"]
+
+
 @given(data=st.binary(max_size=100))
 def test_damaged_state_is_a_typed_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     folder = tmp_path_factory.mktemp("state")

@@ -61,6 +61,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+async def _listening(address: str, process: asyncio.subprocess.Process) -> None:
+    host, _, port = address.rpartition(":")
+    while process.returncode is None:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            return
+    raise AssertionError(f"the node ended with code {process.returncode} before it listened")
+
+
 @dataclass
 class Round:
     """A round as the analyst sees it."""
@@ -178,13 +191,13 @@ class World:
         command = Path(sys.executable).parent / "shuffledp-shuffler"
         process = await asyncio.create_subprocess_exec(str(command), "--config", str(path))
         self._processes.append(process)
-        async with channel_to(self.roster.party(name), self.deployment.keys_of("analyst"), self.roster) as channel:
-            await asyncio.wait_for(channel.channel_ready(), 30)
+        await _listening(self.roster.party(name).address, process)
         return process
 
     async def kill(self, process: asyncio.subprocess.Process) -> None:
         """kill -9, and no connection left that would wait for its own time to reconnect."""
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
         await self.hang_up()
 
@@ -271,7 +284,7 @@ class World:
         parts = [node_pb2.SubmitRequest(header=submission.header)]
         parts += [
             node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
-            for offset, data in chunks(submission.envelope, 200)
+            for offset, data in chunks(submission.envelope, max(200, len(submission.envelope) // 3))
         ]
         signed = await self.send_submission(parts, name, caller)
         return verify_from(self.roster.party(name), signed, Receipt)

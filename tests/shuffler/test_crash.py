@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,6 +34,15 @@ async def done(world: World, round_: Round) -> None:
 def children(pid: int) -> list[Path]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [Path(f"/proc/{child}") for child in listed]
+
+
+async def working(world: World, process: asyncio.subprocess.Process, round_: Round) -> list[Path]:
+    """The child processes of node 2, once it mixes and has some."""
+    await world.until("node-2", round_.round_id, node_pb2.ROUND_PHASE_MIXING)
+    async with asyncio.timeout(20):
+        while len(found := children(process.pid)) < 2:  # noqa: ASYNC110 - the worker, and multiprocessing's resource tracker
+            await asyncio.sleep(0.01)
+    return found
 
 
 async def test_what_was_acknowledged_before_kill_9_arrives_exactly_once(world: World) -> None:
@@ -67,16 +78,12 @@ async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -
     await world.start("node-1")
     second = await world.start_process("node-2", workers=1)
     round_ = await world.open(WIDE)
-    submissions = [world.submission(round_) for _ in range(30)]
+    submissions = [world.submission(round_) for _ in range(25)]
     await asyncio.gather(*(world.submit(submission) for submission in submissions))
     await world.close_round("node-1", round_.round_id)
-    async for status in world.watch("node-2", round_.round_id):
-        if status.phase == node_pb2.ROUND_PHASE_MIXING and status.done > 0:
-            break
-    workers = children(second.pid)
+    workers = await working(world, second, round_)
     await world.kill(second)
     assert world.record("node-2", round_.round_id).phase is Phase.MIXING
-    assert workers
     async with asyncio.timeout(20):
         while any(worker.exists() for worker in workers):  # noqa: ASYNC110 - another process's end is no event here
             await asyncio.sleep(0.05)
@@ -132,13 +139,7 @@ async def test_a_killed_worker_costs_time_and_nothing_else(world: World) -> None
     submissions = [world.submission(round_) for _ in range(20)]
     await asyncio.gather(*(world.submit(submission) for submission in submissions))
     await world.close_round("node-1", round_.round_id)
-    async for status in world.watch("node-2", round_.round_id):
-        if status.phase == node_pb2.ROUND_PHASE_MIXING and status.done > 0:
-            break
-    import os
-    import signal
-
-    for worker in children(second.pid):
+    for worker in await working(world, second, round_):
         os.kill(int(worker.name), signal.SIGKILL)
     await done(world, round_)
     assert sorted(world.board(round_)) == sent(submissions)

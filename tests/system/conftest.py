@@ -1,11 +1,13 @@
 """A whole local system, shared by the tests of a module that leave it running."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from shuffledp_sim.processes import Budget, LocalSystem
+from shuffledp_sim.sealing import sealing_pool
 
 IMPATIENT = {
     "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},
@@ -20,3 +22,10 @@ async def system(tmp_path: Path) -> AsyncIterator[LocalSystem]:
     local = LocalSystem(tmp_path / "system", nodes=3, budget=Budget(1e6, 1e-2), settings=IMPATIENT)
     async with local:
         yield local
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Sealing processes of the fleet, for the whole session."""
+    with sealing_pool() as started:
+        yield started

@@ -1,5 +1,7 @@
 """Small rounds for system tests."""
 
+from concurrent.futures import ProcessPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -33,6 +35,6 @@ def quiet() -> Stages:
     return Stages(Console(quiet=True))
 
 
-async def small_round(system: LocalSystem, **changes: object) -> RoundReport:
+async def small_round(system: LocalSystem, pool: ProcessPoolExecutor, **changes: object) -> RoundReport:
     """One small round to its verified end."""
-    return await run_round(system, small_plan(system, **changes), small_values(), quiet(), StageClock())
+    return await run_round(system, small_plan(system, **changes), small_values(), pool, quiet(), StageClock())

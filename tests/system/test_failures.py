@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,8 @@ async def within_a_minute(work: Awaitable[None]) -> None:
         await work
 
 
-async def submit_some(system: LocalSystem, round_id: str, users: int) -> None:
-    await Fleet(system, round_id, small_values(users), quiet(), {}).submit()
+async def submit_some(system: LocalSystem, pool: ProcessPoolExecutor, round_id: str, users: int) -> None:
+    await Fleet(system, round_id, small_values(users), pool, quiet(), {}).submit()
 
 
 async def restart(system: LocalSystem, name: str) -> None:
@@ -48,30 +49,32 @@ async def restart(system: LocalSystem, name: str) -> None:
 
 @pytest.mark.parametrize("victim", ["node-1", "node-2", "node-3", "analyst", "accountant"])
 async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_works(
-    system: LocalSystem, victim: str
+    system: LocalSystem, pool: ProcessPoolExecutor, victim: str
 ) -> None:
     async with control_of(system) as control:
         opened = await open_round(control, small_plan(system))
-    await submit_some(system, opened.round_id, USERS - 1)
+    await submit_some(system, pool, opened.round_id, USERS - 1)
     system.processes[victim].kill()
     if victim == "accountant":  # only missed at the end
-        await submit_some(system, opened.round_id, 1)
+        await submit_some(system, pool, opened.round_id, 1)
     with pytest.raises(ShuffleDPError) as failure:
         await within_a_minute(ended(system, opened.round_id))
     assert victim in str(failure.value)
     await restart(system, victim)
-    report = await small_round(system)
+    report = await small_round(system, pool)
     assert report.accepted == USERS
 
 
-async def test_acknowledged_submissions_survive_kill_9_of_the_entry_node(system: LocalSystem) -> None:
+async def test_acknowledged_submissions_survive_kill_9_of_the_entry_node(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
     async with control_of(system) as control:
         opened = await open_round(control, small_plan(system))
-    first = Fleet(system, opened.round_id, small_values(USERS // 2), quiet(), {})
+    first = Fleet(system, opened.round_id, small_values(USERS // 2), pool, quiet(), {})
     await first.submit()
     system.processes["node-1"].kill()
     await restart(system, "node-1")
-    await submit_some(system, opened.round_id, USERS - USERS // 2)
+    await submit_some(system, pool, opened.round_id, USERS - USERS // 2)
     await within_a_minute(ended(system, opened.round_id))
     async with control_of(system) as control:
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=opened.round_id)):
@@ -81,25 +84,25 @@ async def test_acknowledged_submissions_survive_kill_9_of_the_entry_node(system:
     await first.verify(signed)
 
 
-async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem) -> None:
+async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     async with control_of(system) as control:
         opened = await open_round(control, small_plan(system))
-        await submit_some(system, opened.round_id, USERS - 1)
+        await submit_some(system, pool, opened.round_id, USERS - 1)
         async with translated("analyst"):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=opened.round_id))
     with pytest.raises(TooFewReportsError, match="39"):
         await within_a_minute(ended(system, opened.round_id))
 
 
-async def test_a_round_goes_on_without_the_broker(system: LocalSystem) -> None:
+async def test_a_round_goes_on_without_the_broker(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     system.processes["broker"].kill()
     async with control_of(system) as control:
         opened = await open_round(control, small_plan(system))
-    await submit_some(system, opened.round_id, USERS)
+    await submit_some(system, pool, opened.round_id, USERS)
     await within_a_minute(ended(system, opened.round_id))
 
 
-async def test_a_lying_broker_cannot_mislead_a_client(system: LocalSystem) -> None:
+async def test_a_lying_broker_cannot_mislead_a_client(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     assert system.broker is not None
     async with control_of(system) as control:
         opened = await open_round(control, small_plan(system))
@@ -107,17 +110,19 @@ async def test_a_lying_broker_cannot_mislead_a_client(system: LocalSystem) -> No
     liar = Announcer(system.broker)
     liar.publish(manifest_topic(system.deployment.roster.deployment, opened.round_id), to_json(other.announcement))
     task = asyncio.ensure_future(liar.run())
-    fleet = Fleet(system, opened.round_id, small_values(), quiet(), {})
+    fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
     verified = await fleet.find_round()
     assert verified.round_id == opened.round_id
     task.cancel()
 
 
-async def test_the_round_that_would_overspend_is_refused_with_what_is_left(tmp_path: Path) -> None:
+async def test_the_round_that_would_overspend_is_refused_with_what_is_left(
+    tmp_path: Path, pool: ProcessPoolExecutor
+) -> None:
     async with LocalSystem(tmp_path / "poor", nodes=2, budget=Budget(5.0, 1e-3)) as poor:
-        await small_round(poor)
+        await small_round(poor, pool)
         with pytest.raises(BudgetExceeded, match="left"):
-            await small_round(poor)
+            await small_round(poor, pool)
 
 
 @pytest.mark.parametrize(

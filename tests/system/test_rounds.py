@@ -1,6 +1,7 @@
 """Whole rounds over real processes: every mechanism, every suite, both adjacencies."""
 
 import math
+from concurrent.futures import ProcessPoolExecutor
 
 from rounds_for_tests import LARGEST, USERS, small_round
 
@@ -31,27 +32,29 @@ def check(report: RoundReport) -> None:
         assert abs(value - true) <= limit * max(error, 1.0)
 
 
-async def test_every_mechanism_gives_a_certified_answer_near_the_truth(system: LocalSystem) -> None:
+async def test_every_mechanism_gives_a_certified_answer_near_the_truth(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
     for mechanism in TAIL_ERRORS:
         size = LARGEST + 1 if mechanism == "krr-histogram" else LARGEST
-        check(await small_round(system, mechanism=mechanism, size=size))
+        check(await small_round(system, pool, mechanism=mechanism, size=size))
 
 
-async def test_every_suite_carries_a_round(system: LocalSystem) -> None:
+async def test_every_suite_carries_a_round(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     for suite in SUITES:
-        report = await small_round(system, suite=suite)
+        report = await small_round(system, pool, suite=suite)
         assert report.suite == suite
         check(report)
 
 
-async def test_a_metric_guarantee_is_per_unit(system: LocalSystem) -> None:
-    report = await small_round(system, adjacency=Adjacency.METRIC, max_distance=2, epsilon=3.0)
+async def test_a_metric_guarantee_is_per_unit(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
+    report = await small_round(system, pool, adjacency=Adjacency.METRIC, max_distance=2, epsilon=3.0)
     check(report)
     assert report.final.adjacency is Adjacency.METRIC
     assert report.final.max_distance == 2
 
 
-async def test_a_route_may_leave_nodes_out(system: LocalSystem) -> None:
-    report = await small_round(system, route=("node-3", "node-1"))
+async def test_a_route_may_leave_nodes_out(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
+    report = await small_round(system, pool, route=("node-3", "node-1"))
     assert report.final.nodes == 2
     check(report)

@@ -2,9 +2,9 @@
 
 Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the truth with
 probability 0.95 over the randomness of the clients, if every accepted report follows the protocol (computed exactly
-in the tests: never below 0.95 for sums, 0.949 for histograms, whose counts may be small); they are
-cut to what is possible at all (0 to n, or 0 to n k), which cannot lose the truth. An unbiased estimate may lie outside
-of what is possible, hence outside its interval: `projection.project` repairs histograms for display.
+in the tests: never below 0.95 for sums, 0.949 for histograms, whose counts may be small). They are cut to what is
+possible at all (0 to n, or 0 to n k), which cannot lose the truth. An unbiased estimate may lie outside of what is
+possible, hence outside its interval: `projection.project` repairs histograms for display.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import singledispatch
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from shuffledp_analyst import noise
 from shuffledp_core.documents.models import Estimate
@@ -27,7 +27,7 @@ from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShu
 COVERAGE: Final = 0.95
 """Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once."""
 
-_Z: Final = float(ndtri((1 + COVERAGE) / 2))
+_Z: Final = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
 Counts = Sequence[int] | NDArray[np.int64]
 """How often each symbol 0..alphabet-1 occurs on the board."""

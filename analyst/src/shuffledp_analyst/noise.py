@@ -8,11 +8,11 @@ exponential, not Gaussian, so a normal interval would be wrong there. Notation: 
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 MAX_WINDOW: Final = 2**22
 """Largest lattice on which the law is tabulated: 32 MiB of float64, a quarter of a second."""
@@ -87,6 +87,6 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
     ratio = math.exp(-epsilon)
     excess = (1 + 4 * ratio + ratio**2) / (2 * shape * ratio)
     if excess < _NORMAL_EXCESS:  # 2
-        quantile = float(ndtri((1 + coverage) / 2))
+        quantile = NormalDist().inv_cdf((1 + coverage) / 2)
         return math.ceil(quantile * standard_deviation(shape, epsilon) + 0.5)
     return chernoff_half_width(shape, epsilon, 1 - coverage)  # 3

@@ -31,7 +31,8 @@ class Records:
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "rounds"
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def _path(self, round_id: str) -> Path:
         # Identifiers come from callers and become paths: nothing but 32 hex digits gets that far.

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
-
-import structlog
 
 from shuffledp_client.board import VerifiedResult, check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
-from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, announced
+from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
-from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, UnknownRoundError
+from shuffledp_core.errors import RoundFailed, RoundStateError, UnknownRoundError
 from shuffledp_core.keys import load_roster
 
 POLL_SECONDS: Final = 0.5
@@ -53,25 +50,21 @@ class Device:
         self._store = SubmissionStore(config.state)
 
     async def find_round(self, round_id: str | None = None) -> VerifiedRound:
-        """The verified announcement of this round, or of one that is open now.
+        """The verified announcement of this round, or of one that is open now; see `transport.find_round`."""
 
-        The broker is asked first; what it has and does not verify is passed over, since anybody may have put it
-        there. The analyst's answer decides, and its errors are raised.
-        """
-        if self._config.broker is not None:
-            candidates = announced(self._config.broker, self._roster.deployment, round_id, self._config.broker_seconds)
-            async with aclosing(candidates):
-                async for candidate in candidates:
-                    try:
-                        return self._verified(candidate, round_id)
-                    except ShuffleDPError as error:
-                        structlog.get_logger().info("announcement passed over", reason=str(error))
-        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
-            return self._verified(await analyst.announcement(round_id), round_id)
+        def verified(data: bytes) -> VerifiedRound:
+            policy, population, now = self._config.policy, self._population, self._clock()
+            return verify_round(parse_announcement(data), self._roster, policy, population, now, round_id)
 
-    def _verified(self, data: bytes, round_id: str | None) -> VerifiedRound:
-        announcement = parse_announcement(data)
-        return verify_round(announcement, self._roster, self._config.policy, self._population, self._clock(), round_id)
+        return await find_round(
+            self._roster,
+            self._config.keys,
+            self._config.broker,
+            verified,
+            round_id=round_id,
+            broker_seconds=self._config.broker_seconds,
+            backoff=self._backoff,
+        )
 
     async def submit(self, value: int, round_id: str | None = None) -> Submitted:
         """Submits the value to a round, at most once in the device's life.

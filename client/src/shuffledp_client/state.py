@@ -38,6 +38,9 @@ class SubmissionStore:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make the state folder {folder}: {error.strerror}") from error
+        for marker in folder.glob("*.done"):  # a crash between marking and erasing ends here
+            if ROUND_ID.fullmatch(marker.stem):
+                self._erase(marker.stem)
 
     def keep(self, submission: PreparedSubmission) -> Kept:
         """Keeps this submission, unless one is kept already: the one that is to be sent.
@@ -46,7 +49,7 @@ class SubmissionStore:
             RoundStateError: the round was verified and erased here before.
         """
         self._check_not_finished(submission.round_id)
-        fresh = self._write(to_json(Kept(submission=submission)))
+        fresh = self._write(submission.round_id, to_json(Kept(submission=submission)))
         try:
             with suppress(FileExistsError):
                 os.link(fresh, self._file(submission.round_id))  # unlike a rename, never replaces an earlier one
@@ -85,20 +88,14 @@ class SubmissionStore:
     def add_receipt(self, round_id: str, receipt: Signed) -> None:
         """Keeps the receipt beside its submission."""
         kept = msgspec.structs.replace(self.load(round_id), receipt=receipt)
-        self._write(to_json(kept)).replace(self._file(round_id))
+        self._write(round_id, to_json(kept)).replace(self._file(round_id))
         self._sync_folder()
 
     def finish(self, round_id: str) -> None:
         """Erases what is kept (overwritten as far as the file system allows) and marks the round as done."""
-        path = self._file(round_id)
-        self._write(b"").replace(self._marker(round_id))
+        self._write(round_id, b"").replace(self._marker(round_id))
         self._sync_folder()
-        with suppress(FileNotFoundError), path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink(missing_ok=True)
-        self._sync_folder()
+        self._erase(round_id)
 
     def rounds(self) -> tuple[str, ...]:
         """The rounds of which a submission is kept."""
@@ -116,8 +113,18 @@ class SubmissionStore:
     def _marker(self, round_id: str) -> Path:
         return self._file(round_id).with_suffix(".done")
 
-    def _write(self, data: bytes) -> Path:
-        path = self._folder / f"new-{secrets.token_hex(8)}"
+    def _erase(self, round_id: str) -> None:
+        for path in (self._file(round_id), *self._folder.glob(f"new-{round_id}-*")):
+            with suppress(FileNotFoundError):
+                with path.open("r+b") as file:
+                    file.write(bytes(path.stat().st_size))
+                    file.flush()
+                    os.fsync(file.fileno())
+                path.unlink()
+        self._sync_folder()
+
+    def _write(self, round_id: str, data: bytes) -> Path:
+        path = self._folder / f"new-{round_id}-{secrets.token_hex(8)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +19,11 @@ import grpc
 import structlog
 
 from shuffledp_client.submission import PreparedSubmission, check_receipt
-from shuffledp_client.verification import ANALYST
+from shuffledp_client.verification import ANALYST, VerifiedRound
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import UnreachableError
+from shuffledp_core.errors import ShuffleDPError, UnreachableError
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import listening, manifest_topic
 from shuffledp_core.transport.chunks import Offsets, chunks
@@ -187,3 +187,38 @@ async def announced(
                 yield payload
     except (TimeoutError, aiomqtt.MqttError, OSError, StopAsyncIteration) as error:
         structlog.get_logger().debug("nothing more from the broker", host=broker.host, reason=type(error).__name__)
+
+
+async def find_round(
+    roster: Roster,
+    keys: Path,
+    broker: BrokerConfig | None,
+    verified: Callable[[bytes], VerifiedRound],
+    *,
+    round_id: str | None = None,
+    broker_seconds: float = 3.0,
+    backoff: Backoff | None = None,
+) -> VerifiedRound:
+    """The verified announcement of this round, or of one that is open now.
+
+    The broker is asked first; what it has and does not verify is passed over, since anybody may have put it there.
+    The analyst's answer decides, and its errors are raised.
+
+    Args:
+        roster: of the deployment.
+        keys: folder with the caller's TLS key.
+        broker: None: only the analyst is asked.
+        verified: parses and verifies announcement bytes, or raises.
+        round_id: None accepts any open round.
+        broker_seconds: how long the broker may take.
+        backoff: how patiently the analyst is asked.
+    """
+    if broker is not None:
+        async with aclosing(announced(broker, roster.deployment, round_id, broker_seconds)) as candidates:
+            async for candidate in candidates:
+                try:
+                    return verified(candidate)
+                except ShuffleDPError as error:
+                    structlog.get_logger().info("announcement passed over", reason=str(error))
+    async with AnalystReader.of(keys, roster, backoff) as analyst:
+        return verified(await analyst.announcement(round_id))

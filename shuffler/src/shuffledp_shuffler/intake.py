@@ -120,7 +120,8 @@ class Batches:
         """Whether a new batch was committed; False for the repetition of one that was.
 
         1. The header fits the round and comes from our predecessor (`check_batch`).
-        2. It is the first batch, or the committed one again.
+        2. It is the first batch, or the committed one again, whose bytes are let through: a sender that is answered
+           while it writes may take the answer for a failure, and would send it all for ever.
         3. Exactly the announced bytes arrive, with the announced digest; they are flushed to disk.
         4. The round is still waiting for it; the batch and its header become the round's, at once.
 
@@ -130,6 +131,7 @@ class Batches:
         total = check_batch(header, peer, live.require_terms())  # 1
         async with live.upload_lock:
             if _is_committed(live, signed):  # 2
+                await _let_through(chunks, total)
                 return False
             live.record.received(signed, header.users)
             upload = self.uploads / f"{secrets.token_hex(16)}{PART}"
@@ -166,6 +168,12 @@ class Batches:
             record = live.record.received(signed, users)
             await in_thread(live.folder.take_incoming, upload, record)
             live.adopt(record)
+
+
+async def _let_through(chunks: Chunks, total: int) -> None:
+    offsets = Offsets(total)
+    async for offset, data in chunks:
+        offsets.accept(offset, len(data))
 
 
 def _is_committed(live: LiveRound, signed: Signed) -> bool:

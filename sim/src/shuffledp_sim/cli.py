@@ -12,6 +12,7 @@ import typer
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
 
 app = typer.Typer(
     name="shuffledp",
@@ -22,6 +23,10 @@ app = typer.Typer(
 )
 keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
+app.add_typer(certify_app, name="certify")
+app.command()(calibrate)
+app.command()(advise)
+app.command()(verify)
 
 
 class OutputFormat(StrEnum):

@@ -23,6 +23,7 @@ from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.report import RoundReport, print_report, write_files
 from shuffledp_sim.rounds import StageClock, run_round
+from shuffledp_sim.sealing import sealing_pool, warm
 
 COLLUDING_SHARE: Final = 0.05
 """Users that the guarantee does not count on: the plan assumes them to help the adversary."""
@@ -81,16 +82,16 @@ async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, d
     """
     column = load_column(options.data, options.column, users=options.users, max_value=options.max_value)
     clock = StageClock()
-    with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder:
+    with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
         system = LocalSystem(Path(folder), nodes=options.nodes, budget=_budget(options))
-        with clock.stage("start"):
-            await system.__aenter__()
         try:
-            report = await run_round(
-                system, plan_of(system, options), column.values, stages, clock, capped=column.capped
-            )
+            with clock.stage("start"):
+                await asyncio.gather(system.start(), warm(pool))
+            plan = plan_of(system, options)
+            report = await run_round(system, plan, column.values, pool, stages, clock, capped=column.capped)
             keys = {name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")}
         finally:
+            pool.shutdown(wait=False, cancel_futures=True)
             system.stop()
     return report, keys
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from itertools import islice
 from typing import Final
 
@@ -25,8 +23,8 @@ from numpy.typing import NDArray
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.device import now_milliseconds
 from shuffledp_client.policy import Policy
-from shuffledp_client.submission import Member, PreparedSubmission, prepare
-from shuffledp_client.transport import AnalystReader, EntryNode, announced
+from shuffledp_client.submission import Member, PreparedSubmission
+from shuffledp_client.transport import AnalystReader, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
@@ -34,6 +32,7 @@ from shuffledp_core.transport.tls import CLIENT
 from shuffledp_sim.pki import issue_credentials
 from shuffledp_sim.processes import LocalSystem
 from shuffledp_sim.progress import Stages
+from shuffledp_sim.sealing import WORKERS, seal_users
 
 CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""
@@ -44,20 +43,12 @@ UPLOADS: Final = 32
 ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
 
-BROKER_SECONDS: Final = 5.0
-"""How long the broker is waited for before the analyst is asked."""
-
 ANY_ROUND: Final = Policy(epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, operators=1, messages=1_000_000)
 """Simulated users take part in whatever the experiment asks; real users choose their own limits."""
 
 
 class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
     """A process of the simulator died, not one of the system's."""
-
-
-def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
-    """What some users' devices do before they send; runs in a worker process."""
-    return [prepare(verified, value, member) for value, member in users]
 
 
 class Fleet:
@@ -67,14 +58,22 @@ class Fleet:
         system: the running processes.
         round_id: the round to take part in.
         values: shape (users,), int64, inside the round's domain.
+        pool: sealing processes (`sealing.sealing_pool`).
         stages: where progress is shown.
         seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from then until the
             last receipt (most uploads happen while others still seal).
     """
 
     def __init__(
-        self, system: LocalSystem, round_id: str, values: NDArray[np.int64], stages: Stages, seconds: dict[str, float]
+        self,
+        system: LocalSystem,
+        round_id: str,
+        values: NDArray[np.int64],
+        pool: ProcessPoolExecutor,
+        stages: Stages,
+        seconds: dict[str, float],
     ) -> None:
+        self._pool = pool
         self._system = system
         self._round_id = round_id
         self._values = values
@@ -87,23 +86,13 @@ class Fleet:
         self._sealed = self._uploaded = 0
 
     async def find_round(self) -> VerifiedRound:
-        """The verified round, from the broker when it has it, from the analyst otherwise."""
-        population = self._system.population
-        if self._system.broker is not None:
-            candidates = announced(self._system.broker, self._roster.deployment, self._round_id, BROKER_SECONDS)
-            async with aclosing(candidates):
-                async for candidate in candidates:
-                    try:
-                        return self._verified(candidate, population)
-                    except ShuffleDPError:
-                        continue  # anybody may have put it there; the analyst's answer decides
-        async with AnalystReader.of(self._keys, self._roster) as analyst:
-            return self._verified(await analyst.announcement(self._round_id), population)
+        """The verified round, as every client finds it."""
 
-    def _verified(self, data: bytes, population: str) -> VerifiedRound:
-        return verify_round(
-            parse_announcement(data), self._roster, ANY_ROUND, population, now_milliseconds(), self._round_id
-        )
+        def verified(data: bytes) -> VerifiedRound:
+            population, now = self._system.population, now_milliseconds()
+            return verify_round(parse_announcement(data), self._roster, ANY_ROUND, population, now, self._round_id)
+
+        return await find_round(self._roster, self._keys, self._system.broker, verified, round_id=self._round_id)
 
     async def submit(self) -> None:
         """Every user seals and submits; returns when each holds a checked receipt.
@@ -112,19 +101,14 @@ class Fleet:
             ShuffleDPError: what the first failing user was told, or a sealing process died.
         """
         verified = await self.find_round()
-        began = time.perf_counter()
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-            try:
-                await self._seal_and_upload(verified, pool, began)
-            except BrokenProcessPool as error:
-                raise FleetFailed("a sealing process of the simulator died; is the machine out of memory?") from error
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self._seal_and_upload(verified, time.perf_counter())
+        except BrokenProcessPool as error:
+            raise FleetFailed("a sealing process of the simulator died; is the machine out of memory?") from error
 
-    async def _seal_and_upload(self, verified: VerifiedRound, pool: ProcessPoolExecutor, began: float) -> None:
+    async def _seal_and_upload(self, verified: VerifiedRound, began: float) -> None:
         loop = asyncio.get_running_loop()
-        places = asyncio.Semaphore(2 * (os.cpu_count() or 1))
+        places = asyncio.Semaphore(2 * WORKERS)
         uploads = asyncio.Semaphore(UPLOADS)
         async with AsyncExitStack() as stack:
             entries = [
@@ -134,7 +118,7 @@ class Fleet:
 
             async def chunk(users: Sequence[tuple[int, Member]]) -> None:
                 try:
-                    prepared = await loop.run_in_executor(pool, seal_users, verified, users)
+                    prepared = await loop.run_in_executor(self._pool, seal_users, verified, users)
                 finally:
                     places.release()
                 self._count_sealed(len(users), began)
@@ -157,7 +141,7 @@ class Fleet:
 
     def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
         onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
-        size = max(1, min(ONIONS_PER_TASK // onions, -(-len(self._values) // (4 * (os.cpu_count() or 1)))))
+        size = max(1, min(ONIONS_PER_TASK // onions, -(-len(self._values) // (4 * WORKERS))))
         enrolment = self._system.deployment.enrolment_of(self._system.population)
         members = (Member.of(*pair) for pair in issue_credentials(enrolment, len(self._values)))
         users = zip(self._values.tolist(), members, strict=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from shuffledp_sim.report import RoundReport, show
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ESTIMATE: Final = "#2a6f97"
 _TRUTH: Final = "#e07a1f"
@@ -37,41 +34,29 @@ def draw_report(report: RoundReport, file: Path) -> None:
 
 
 def _draw_sum(report: RoundReport, axes: Axes) -> None:
-    """The law of the estimate around the truth would be hidden in reality; here both are shown."""
     estimate = report.estimate
-    centre, error = estimate.values[0], estimate.standard_errors[0]
-    grid: NDArray[np.float64] = np.linspace(-4.5, 4.5, 400)
-    axes.fill_between(centre + grid * error, np.exp(-(grid**2) / 2), color=_ESTIMATE, alpha=0.18, lw=0)
-    axes.axvspan(estimate.lows[0], estimate.highs[0], color=_ESTIMATE, alpha=0.12, lw=0, label="95 % interval")
-    axes.axvline(centre, color=_ESTIMATE, lw=2, label=f"estimate {centre:,.1f} ± {error:,.1f}")
-    axes.axvline(float(report.truth[0]), color=_TRUTH, lw=2, ls="--", label=f"true value {int(report.truth[0]):,}")
-    axes.set(xlabel="sum over all users", yticks=[], ylim=(0, 1.35))
+    centre, error, true = estimate.values[0], estimate.standard_errors[0], float(report.truth[0])
+    reach = 1.25 * max(4 * error, abs(centre - true))
+    axes.axvspan(estimate.lows[0], estimate.highs[0], color=_ESTIMATE, alpha=0.16, lw=0, label="95 % interval")
+    axes.axvline(centre, color=_ESTIMATE, lw=2.2, label=f"estimate {centre:,.1f} ± {error:,.1f}")
+    axes.axvline(true, color=_TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)")
+    axes.set(xlabel="sum over all users", yticks=[], xlim=(centre - reach, centre + reach))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", labelsize=8)
-    axes.legend(loc="upper right", frameon=False, fontsize=9)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
+    axes.spines["left"].set_visible(False)
     _quiet(axes)
 
 
 def _draw_histogram(report: RoundReport, axes: Axes) -> None:
     estimate = report.estimate
-    values = np.asarray(estimate.values)
-    spread = np.abs(np.vstack([values - np.asarray(estimate.lows), np.asarray(estimate.highs) - values]))
-    symbols = np.arange(len(values))
-    axes.bar(symbols, report.truth, color=_TRUTH, alpha=0.55, label="true count", width=0.8)
-    axes.errorbar(
-        symbols,
-        values,
-        yerr=spread,
-        fmt="o",
-        ms=3.5,
-        color=_ESTIMATE,
-        ecolor=_ESTIMATE,
-        elinewidth=1.2,
-        label="estimate, 95 % interval",
-    )
+    symbols = np.arange(len(estimate.values))
+    axes.bar(symbols, report.truth, color=_TRUTH, alpha=0.5, label="true count (simulation only)", width=0.8)
+    axes.vlines(symbols, estimate.lows, estimate.highs, color=_ESTIMATE, lw=1.4, label="95 % interval")
+    axes.plot(symbols, estimate.values, "o", ms=4, color=_ESTIMATE, label="estimate")
     axes.axhline(0, color=_QUIET, lw=0.8)
     axes.set(xlabel="value", ylabel="users")
-    axes.legend(loc="upper right", frameon=False, fontsize=9)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
     _quiet(axes)
 
 

@@ -174,11 +174,15 @@ class LocalSystem:
         path.write_text("\n".join(lines) + "\n" + extra)
         return path
 
+    async def start(self) -> None:
+        """Starts every process and returns when all are healthy; the caller stops them, also after a failure."""
+        for process in self.processes.values():
+            process.start()
+        await asyncio.gather(*(self.until_healthy(name) for name in self.processes))
+
     async def __aenter__(self) -> Self:
         try:
-            for process in self.processes.values():
-                process.start()
-            await asyncio.gather(*(self.until_healthy(name) for name in self.processes))
+            await self.start()
         except BaseException:
             self.stop()
             raise

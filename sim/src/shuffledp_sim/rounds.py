@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -46,9 +47,16 @@ class StageClock:
         finally:
             self.seconds[name] = time.perf_counter() - began
 
-    def total(self) -> None:
-        """Adds the time since the clock was made."""
+    def finish(self) -> None:
+        """Puts the stages in the order of the round, and adds the time since the clock was made."""
+        self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
         self.seconds["total"] = time.perf_counter() - self._began
+
+
+def _order(stage: str) -> tuple[int, str]:
+    """Where a stage stands in a round; all stages of the nodes come by node, in the order of their names."""
+    order = ("start", "open", "sealing", "upload", "node", "decoding", "certifying", "verify")
+    return (order.index(stage) if stage in order else order.index("node"), stage)
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ async def run_round(
     system: LocalSystem,
     plan: RoundPlan,
     values: NDArray[np.int64],
+    pool: ProcessPoolExecutor,
     stages: Stages,
     clock: StageClock,
     *,
@@ -89,6 +98,7 @@ async def run_round(
         system: running processes.
         plan: what to ask.
         values: shape (users,), int64, inside the plan's domain.
+        pool: sealing processes.
         stages: where progress is shown.
         clock: filled by stage.
         capped: shown in the report.
@@ -99,7 +109,7 @@ async def run_round(
     async with control_of(system) as control:
         with clock.stage("open"):
             opened = await open_round(control, plan)
-        fleet = Fleet(system, opened.round_id, values, stages, clock.seconds)
+        fleet = Fleet(system, opened.round_id, values, pool, stages, clock.seconds)
         try:
             signed = await _until_ended(system, control, opened.round_id, fleet, stages, clock)
         except BaseException as error:
@@ -108,7 +118,7 @@ async def run_round(
     result = read_result(system, signed)
     with clock.stage("verify"):
         await fleet.verify(signed)
-    clock.total()
+    clock.finish()
     return _report(system, opened, signed, result, values, clock, capped)
 
 

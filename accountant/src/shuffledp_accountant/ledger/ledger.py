@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Self
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy import Connection, Engine, RowMapping, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from shuffledp_accountant.analysis import Cost
@@ -160,13 +160,13 @@ class Ledger:
         with failures(), self._engine.begin() as db:
             revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
             rows = db.execute(select(charges).where(charges.c.population == population).order_by(charges.c.entry))
-            found = [_charge(row) for row in rows]
+            found = [_charge(row) for row in rows.mappings()]
         return (-1 if revision is None else int(revision)), found
 
     def find(self, round_id: str) -> Charge | None:
         """A round's charge, if it was ever reserved here. Raises `LedgerError`."""
         with failures(), self._engine.begin() as db:
-            row = db.execute(select(charges).where(charges.c.round_id == round_id)).one_or_none()
+            row = db.execute(select(charges).where(charges.c.round_id == round_id)).mappings().one_or_none()
         return None if row is None else _charge(row)
 
     def _change(self, charge: Charge, revision: int, values: Mapping[str, object]) -> bool:
@@ -248,14 +248,14 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     changed_at: int
 
 
-def _charge(row: Row[Any]) -> Charge:
+def _charge(row: RowMapping) -> Charge:
     """A stored charge; `LedgerError` where the row is not one we could have written."""
     try:
-        entry = msgspec.convert(dict(row._mapping), _Entry)
+        entry = msgspec.convert({str(key): value for key, value in row.items()}, _Entry)
         mechanism: Mechanism = msgspec.json.decode(entry.mechanism, type=_SPEC, dec_hook=decode_value)
         setting = Setting(entry.users, entry.honest, entry.adjacency, entry.max_distance)
     except (msgspec.MsgspecError, ValueError, TypeError, UsageError) as error:
-        raise LedgerError(f"the entry of round {row.round_id!r} is damaged: {error}; restore a backup") from error
+        raise LedgerError(f"the entry of round {row['round_id']!r} is damaged: {error}; restore a backup") from error
     return Charge(
         round_id=entry.round_id,
         population=entry.population,

@@ -121,11 +121,6 @@ def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
     return math.ceil(min(best, 1e12))
 
 
-def probes(d_max: int) -> list[int]:
-    """A few distances from 1 to d_max; each gives a valid lower bound."""
-    return sorted({round(d_max ** (i / 8)) for i in range(9)})
-
-
 def attained_delta(
     exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float
 ) -> float:
@@ -145,12 +140,7 @@ def attained_totals(
     """
     distance = np.array(steps, dtype=np.int64)
     loose = noise.least(distance, delta, 0.0)[1]
-    best = []
-    for step, root in zip(steps, loose, strict=True):
-        goal = delta + clamped * (1.0 + math.exp(min(float(root) * (1 + 1e-6), 700.0)))
-        if goal <= delta * (1.0 + 1e-9):
-            low = float(noise.least(np.array([step]), delta * (1.0 + 1e-9), 0.0)[1][0])
-        else:
-            low = float(noise.least(np.array([step]), goal, 0.0)[1][0]) if goal < 1 else 0.0
-        best.append(max(low, 0.0 if exact is None else exact.epsilon(step, delta)))
-    return best
+    goal = (delta + clamped * (1.0 + np.exp(np.minimum(loose * (1 + 1e-6), 700.0)))) * (1.0 + 1e-9)
+    low = np.where(goal < 1.0, noise.least(distance, np.minimum(goal, 0.999), 0.0)[1], 0.0)
+    exactly = [0.0 if exact is None else exact.epsilon(step, delta) for step in steps]
+    return [max(pair) for pair in zip(low.tolist(), exactly, strict=True)]

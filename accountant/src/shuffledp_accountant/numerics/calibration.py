@@ -7,10 +7,12 @@ rounded parameters, so its soundness rests on the analyses alone (docs/accountin
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from msgspec import structs
 
+from shuffledp_accountant.numerics.bounds import standard_error
 from shuffledp_accountant.numerics.families import FAMILIES, Family, epsilon0_to_blanket
 from shuffledp_accountant.numerics.target import Target, certified_epsilon_of, excess
 from shuffledp_core.errors import CannotCertify, UsageError
@@ -22,7 +24,7 @@ SEARCH_TOLERANCE = 3e-4
 NEAR = {"delta": 1e-2, "epsilon": 5e-4}
 """A passing parameter this close to the target, in ln δ or ln ε, is not searched further."""
 
-_MOST_STEPS = 60
+_MOST_STEPS = 40
 
 __all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
 
@@ -49,20 +51,19 @@ class _Search:
         while step < 100:
             after = min(t + step, self._last) if failing else t - step
             if failing and t >= self._last:
-                raise self._refusal()
+                self._refuse_unless_certified()
+                return t, value, t, 0.0
             new = self._excess(after)
             if (new > 0) != failing:
                 return (t, value, after, new) if failing else (after, new, t, value)
             t, value, step = after, new, 2 * step
         return t - step, math.inf, t, value
 
-    def _refusal(self) -> CannotCertify:
+    def _refuse_unless_certified(self) -> None:
+        """The estimate fails at the safest parameter: the certificate has the last word."""
         spec = self._family.build(self._parameter(self._last))
-        closest = certified_epsilon_of(spec, self._target)
-        found = f"the closest is epsilon {closest:.6g}" if math.isfinite(closest) else "no finite epsilon is certified"
-        return CannotCertify(
-            f"{spec.kind} cannot reach epsilon {self._target.epsilon:g} at delta {self._target.delta:g}: {found}"
-        )
+        if certified_epsilon_of(spec, self._target) > self._target.epsilon:
+            raise self._family.refusal(self._target)
 
     def least(self) -> Fraction:
         """The parameter with the least noise that passes, to about `SEARCH_TOLERANCE`.
@@ -101,7 +102,7 @@ def _trimmed(spec: Mechanism, target: Target) -> Mechanism:
     return _padded(spec, high)
 
 
-def _padded(spec: GeoShuffle | SGDLShuffle, padding: int) -> Mechanism:
+def _padded(spec: Mechanism, padding: int) -> Mechanism:
     return structs.replace(spec, padding=padding)
 
 
@@ -125,10 +126,18 @@ def calibrate(kind: str, target: Target) -> Mechanism:
     family = FAMILIES[kind](target)
     parameter = _Search(family, target).least()
     spec = _trimmed(family.build(parameter), target)
+    if isinstance(spec, GeoShuffle | SGDLShuffle):
+        # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
+        padding = spec.padding
+        fixed = replace(family, build=lambda value: _padded(family.build(value), padding), guess=float(parameter))
+        parameter = _Search(fixed, target).least()
+        spec = fixed.build(parameter)
     for attempt in range(_MOST_STEPS):
+        if math.isinf(standard_error(spec, target.users)):
+            raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
         if certified_epsilon_of(spec, target) <= target.epsilon:
             return spec
-        # First the padding that the estimate saved, then a little more noise each time.
-        parameter = family.noisier(parameter) if attempt else parameter
+        # First the padding that the estimate saved, then more noise in growing steps, the safest at last.
+        parameter = family.noisier(parameter, 2**attempt // 2)
         spec = family.build(parameter)
-    raise CannotCertify(f"{kind} misses epsilon {target.epsilon:g} at delta {target.delta:g} by rounding alone")
+    raise family.refusal(target)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shuffledp_accountant.numerics.proposal import NoiseShares, least_padding
-from shuffledp_accountant.numerics.target import AIM, Target
-from shuffledp_core.errors import UsageError
+from shuffledp_accountant.numerics.proposal import NoiseShares, least_padding, total_needed
+from shuffledp_accountant.numerics.target import AIM, Target, certified_epsilon_of
+from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
     GeoShuffle,
@@ -49,10 +49,19 @@ class Family:
         scaled = value * 2.0**bits
         return Fraction(math.ceil(scaled) if self.rising else max(1, math.floor(scaled)), 2**bits)
 
-    def noisier(self, value: Fraction) -> Fraction:
-        """The next parameter with few bits on the noisy side."""
-        step = Fraction(1, value.denominator * 2 ** max(0, PRECISION_BITS - value.numerator.bit_length() + 1))
-        return value + step if self.rising else value - step
+    def noisier(self, value: Fraction, steps: int) -> Fraction:
+        """The parameter some small steps to the noisy side, at most the safest."""
+        bits = max(0, PRECISION_BITS - value.numerator.bit_length() + 1)
+        step = Fraction(steps, value.denominator * 2**bits)
+        safest = self.rounded(self.safest)
+        return min(value + step, safest) if self.rising else max(value - step, safest)
+
+    def refusal(self, target: Target) -> CannotCertify:
+        """The error for a target that even the safest parameter misses; says what that one reaches."""
+        spec = self.build(self.rounded(self.safest))
+        closest = certified_epsilon_of(spec, target)
+        found = f"the closest is epsilon {closest:.6g}" if math.isfinite(closest) else "no finite epsilon is certified"
+        return CannotCertify(f"{spec.kind} cannot reach epsilon {target.epsilon:g} at delta {target.delta:g}: {found}")
 
 
 def epsilon0_to_blanket(epsilon0: float, symbols: int) -> Fraction:
@@ -103,9 +112,12 @@ def _rr(target: Target) -> Family:
 def _padding(target: Target, noise: NoiseShares) -> int:
     """A padding that leaves clamping its share of δ, for the largest change."""
     units = 1 if target.adjacency is Adjacency.STANDARD else target.reach
-    # A round of several is read at more than its part of ε: its tail has to be below δ too.
-    total = target.epsilon * units * (1.0 if target.rounds == 1 else 1.5)
-    total = min(total, noise.rate * target.reach)
+    if target.rounds == 1:
+        total = total_needed(noise, target.reach, (1 - CLAMPING_SHARE) * target.delta)
+        total = min(total, target.epsilon * units)
+    else:
+        # Each round of several is needed up to where its own tail is far below δ.
+        total = total_needed(noise, target.reach, 0.01 * target.delta / target.rounds)
     return least_padding(noise, total, CLAMPING_SHARE * target.delta / target.rounds, target.largest)
 
 

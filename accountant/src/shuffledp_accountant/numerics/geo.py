@@ -35,6 +35,7 @@ from shuffledp_accountant.numerics.sums import (
     distances,
     downward,
     is_metric,
+    probes,
 )
 
 _BASIS = (
@@ -69,7 +70,7 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 
 def _probes(item: NoisySum) -> list[int]:
-    return attained.probes(item.d_max) if item.metric else [item.d_max]
+    return probes(item.d_max) if item.metric else [item.d_max]
 
 
 @delta_bounds.register

@@ -27,6 +27,9 @@ LONGEST_TABLE = 250_000
 LONGEST_SMALL_TABLE = 2_000_000
 """The same for r < 1, where there is no other way."""
 
+SHORT_TABLE = 10_000
+"""Tables of this length are the fastest way for every r."""
+
 CONTOUR_FROM = 64.0
 """r from which the contour sum is used: the law is then close to a Gaussian and few nodes are enough."""
 
@@ -43,7 +46,7 @@ class SumNoise(Protocol):
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
 
-    def least(self, distance: NDArray[np.int64], delta: float, clamped: float) -> tuple[Floats, Floats]:
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
 
 
@@ -169,7 +172,7 @@ class ContourNoise:
         found = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
         return found.upper, found.lower
 
-    def least(self, distance: NDArray[np.int64], delta: float, clamped: float) -> tuple[Floats, Floats]:
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Smallest E for δ, (certified, attained)."""
         return least_epsilon(ShiftedPair(self.law, distance.astype(np.float64)), delta, clamped)
 
@@ -183,7 +186,7 @@ class NoNoise:
         return np.ones_like(epsilon), np.zeros_like(epsilon)
 
     def least(
-        self, distance: NDArray[np.int64], delta: float, clamped: float  # noqa: ARG002
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float  # noqa: ARG002
     ) -> tuple[Floats, Floats]:
         """No E is enough."""
         return np.full(len(distance), np.inf), np.zeros(len(distance))
@@ -209,6 +212,8 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
     if ratio == 0.0:
         return NoNoise()
     needed = table_length(size, ratio)
+    if needed <= SHORT_TABLE:
+        return build_table(size, ratio, needed)
     if size >= CONTOUR_FROM or (size >= 8 and needed > LONGEST_TABLE):
         return ContourNoise(SgdlLaw(size, ratio))
     if size >= 1 and needed > LONGEST_TABLE:

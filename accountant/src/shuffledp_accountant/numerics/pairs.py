@@ -7,7 +7,6 @@ attained at the last t where the ratio is at least e^E. Everything is vectorised
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,7 +109,9 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     )
 
 
-def least_epsilon(pair: OrderedPair, delta: float, clamped: Floats | float = 0.0) -> tuple[Floats, Floats]:
+def least_epsilon(
+    pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0
+) -> tuple[Floats, Floats]:
     """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
 
     Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the probability that
@@ -119,7 +120,8 @@ def least_epsilon(pair: OrderedPair, delta: float, clamped: Floats | float = 0.0
     Source: docs/accounting.md, Propositions S4 and S6.
     """
     cut = np.broadcast_to(np.asarray(clamped, dtype=np.float64), (pair.count(),)).copy()
-    solved, attained = _newton(pair, delta, cut)
+    goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), cut.shape).copy()
+    solved, attained = _newton(pair, goal, cut)
     certified = np.full(pair.count(), np.inf)
     open_rows = np.flatnonzero(np.isfinite(solved))
     for overshoot in _OVERSHOOTS:
@@ -127,20 +129,20 @@ def least_epsilon(pair: OrderedPair, delta: float, clamped: Floats | float = 0.0
             break
         trial = solved[open_rows] * (1.0 + overshoot) + 1e-15
         upper = hockey_stick(pair.rows(open_rows), trial).upper
-        good = upper + cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12) <= delta
+        good = upper + cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12) <= goal[open_rows]
         certified[open_rows[good]] = trial[good]
         open_rows = open_rows[~good]
     return certified, attained
 
 
-def _newton(pair: OrderedPair, delta: float, cut: Floats) -> tuple[Floats, Floats]:
+def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floats]:
     """The root of HS_E + c(1 + e^E) - δ from the left (inf: none), and the best lower bound of the c = 0 root.
 
     The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln HS, which is
     nearly quadratic in E, and then on HS.
     """
     slope = pair.shift() / np.maximum(pair.spread(), 1e-3)
-    start = slope * (0.5 * slope + math.sqrt(2 * math.log(1 / delta)) * 0.6)
+    start = slope * (0.5 * slope + 0.85 * np.sqrt(-np.log(delta)))
     epsilon, attained = _solve(pair, delta, np.zeros_like(cut), start, logarithmic=True)
     if not (cut > 0).any():
         return epsilon, attained
@@ -148,7 +150,7 @@ def _newton(pair: OrderedPair, delta: float, cut: Floats) -> tuple[Floats, Float
 
 
 def _solve(
-    pair: OrderedPair, delta: float, cut: Floats, start: Floats, *, logarithmic: bool
+    pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool
 ) -> tuple[Floats, Floats]:
     epsilon, attained = start.copy(), np.zeros_like(start)
     result = np.full_like(start, np.inf)
@@ -156,14 +158,14 @@ def _solve(
     for count in range(_NEWTON_STEPS):
         if not active.size:
             break
-        now = epsilon[active]
+        now, goal = epsilon[active], delta[active]
         found = hockey_stick(pair.rows(active), now)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            gain = np.log(np.exp(found.first.low) - delta) - found.second.high
-            top = np.exp(found.first.high) + cut[active] - delta
+            gain = np.log(np.exp(found.first.low) - goal) - found.second.high
+            top = np.exp(found.first.high) + cut[active] - goal
             bottom = np.exp(found.second.low) - cut[active]
             step = np.log(top) - np.log(bottom)
-            excess = np.log(found.upper / delta)
+            excess = np.log(found.upper / goal)
             quick = now + excess * np.exp(np.log(found.upper) - now - found.second.low)
         attained[active] = np.maximum(attained[active], np.where(np.isfinite(gain), gain, 0.0))
         # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be met.

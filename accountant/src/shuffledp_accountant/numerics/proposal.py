@@ -1,7 +1,7 @@
 """Fast, unproved estimates of what noise protects, for searches: they propose, the certificate decides.
 
 Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of its
-characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r, good to about 1e-14 in δ.
+characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, special
 
+from shuffledp_accountant.numerics.noise import SgdlLaw
 from shuffledp_accountant.numerics.subsampling import Curve
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, SGDLShuffle
@@ -22,8 +23,8 @@ Floats = NDArray[np.float64]
 LARGEST_TRANSFORM = 2**22
 """Points of the transform, about half a second; wider noise is left to the analysis itself."""
 
-NOISE_FLOOR = 1e-17
-"""Probabilities below this are rounding of the transform."""
+TRUSTED = 1e-10
+"""Probabilities above this come from the transform, smaller ones from the saddle point of the law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,42 +74,61 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
     return high
 
 
+def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:
+    """About the smallest E with HS_E(Y‖Y + distance) <= delta; the pure bound where the law is too wide."""
+    pure = noise.rate * distance
+    law = noise_law(noise, distance) if noise.share * noise.honest >= 1 else None
+    if law is None:
+        return pure
+    curve, low, high = law.curve(distance), 0.0, pure
+    for _ in range(12):
+        grid = np.linspace(low, high, 9)
+        first = int(np.argmax(np.append(curve(grid) <= delta, True)))
+        low, high = float(grid[max(first - 1, 0)]), float(grid[min(first, 8)])
+        if high - low <= 1e-4 * high:
+            break
+    return high
+
+
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """The summed noise on -half..half."""
+    """Logarithms of the summed noise's probabilities on -half..half."""
 
-    masses: Floats
+    log_masses: Floats
 
     def curve(self, distance: int) -> Curve:
         """About HS_E(Y‖Y + distance), E >= 0."""
-        shifted = np.zeros_like(self.masses)
-        shifted[distance:] = self.masses[:-distance]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            losses = np.log(self.masses) - np.log(shifted)
-        losses = np.where(self.masses > NOISE_FLOOR, losses, -np.inf)
+        losses = self.log_masses[distance:] - self.log_masses[:-distance]
         order = np.argsort(losses)
-        ranked = losses[order]
-        first = np.append(np.cumsum(self.masses[order][::-1])[::-1], 0.0)
-        second = np.append(np.cumsum(shifted[order][::-1])[::-1], 0.0)
+        ranked, masses = losses[order], np.exp(self.log_masses[distance:][order])
 
         def about(epsilons: Floats) -> Floats:
-            start = np.searchsorted(ranked, epsilons, side="right")
-            return np.clip(first[start] - np.exp(np.minimum(epsilons, 700.0)) * second[start], 0.0, 1.0)
+            found = np.empty_like(epsilons)
+            for index, epsilon in enumerate(epsilons.tolist()):
+                start = int(np.searchsorted(ranked, epsilon, side="right"))
+                found[index] = -np.expm1(epsilon - ranked[start:]) @ masses[start:]
+            return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
 
         return about
 
 
 def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
-    """The law on a window wide enough for this distance; None where that is too wide to be quick."""
+    """The law on a window wide enough for this distance; None below one share, or where it takes too long."""
     ratio, shape = math.exp(-noise.rate), noise.share * noise.honest
     deviation = math.sqrt(2 * shape * ratio) / -math.expm1(-noise.rate)
     half = math.ceil(9 * deviation + 42 / noise.rate) + distance + 2
-    if 2 * half + 1 > LARGEST_TRANSFORM:
+    if 2 * half + 1 > LARGEST_TRANSFORM or shape < 1 - 1e-9:
         return None
+    points = np.arange(-half, half + 1)
+    if shape <= 1 + 1e-9:
+        return NoiseLaw(math.log(math.tanh(noise.rate / 2)) - noise.rate * np.abs(points))
     length = int(fft.next_fast_len(2 * half + 1))
     angles = 2 * np.pi * np.arange(length // 2 + 1) / length
     # 1 - 2φ cos θ + φ² = (1-φ)² + 4φ sin²(θ/2), without cancellation near θ = 0.
     spread = 4 * ratio * np.sin(angles / 2) ** 2 / np.expm1(-noise.rate) ** 2
-    transform = np.exp(-shape * np.log1p(spread))
-    masses = np.fft.irfft(transform, length)
-    return NoiseLaw(np.maximum(np.concatenate((masses[-half:], masses[: half + 1])), 0.0))
+    masses = np.fft.irfft(np.exp(-shape * np.log1p(spread)), length)
+    center = np.concatenate((masses[-half:], masses[: half + 1]))
+    law = SgdlLaw(shape, ratio)
+    tilt = law.saddle(points.astype(np.float64))
+    far = law.cumulant(tilt) - tilt * points - 0.5 * np.log(2 * np.pi * law.variance(tilt))
+    return NoiseLaw(np.where(center > TRUSTED, np.log(np.maximum(center, TRUSTED)), far))

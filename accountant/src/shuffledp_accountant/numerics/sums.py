@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 
 from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_accountant.numerics.contour import Floats
 from shuffledp_accountant.numerics.noise import SumNoise
-from shuffledp_accountant.numerics.supremum import Integers, supremum
+from shuffledp_accountant.numerics.supremum import Boxes, Integers, certified_maximum, distance_boxes
 
 NODES = 320
 """Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
@@ -103,14 +104,16 @@ class NoisySum:
         """Certified δ at ε (per unit under metric adjacency)."""
         if not self.metric:
             return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
+        if epsilon >= self.local(1):
+            return 0.0
 
-        def bound(first: Integers, last: Integers) -> Floats:
-            return self.curve(last, epsilon * first.astype(np.float64))
+        def bound(boxes: Boxes) -> Floats:
+            return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
 
-        def value(distance: Integers) -> Floats:
-            return bound(distance, distance)
-
-        return supremum(bound, value, 1, self.d_max).upper
+        probe = np.array(probes(self.d_max))
+        start = float(self.curve(probe, epsilon * probe).max())
+        boxes = distance_boxes(1, self.d_max)
+        return certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound)
 
     def _least(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""
@@ -123,14 +126,21 @@ class NoisySum:
         """Certified ε at δ (per unit under metric adjacency)."""
         if not self.metric:
             return float(self._least(np.array([self.d_max]), delta)[0])
+        if delta == 0.0:
+            return self.local(1)
 
-        def bound(first: Integers, last: Integers) -> Floats:
-            return self._least(last, delta) / first.astype(np.float64)
+        def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
+            if target >= self.local(1):
+                return np.ones(len(boxes), dtype=np.bool_)
+            return self.curve(boxes.d_high, target * boxes.d_low) <= delta
 
-        def value(distance: Integers) -> Floats:
-            return bound(distance, distance)
+        def needed(boxes: Boxes) -> Floats:
+            return self._least(boxes.d_high, delta) / boxes.d_low
 
-        return supremum(bound, value, 1, self.d_max).upper
+        probe = np.array(probes(self.d_max))
+        start = float((self._least(probe, delta) / probe).max())
+        found = certified_maximum(distance_boxes(1, self.d_max), start, 2e-4, holds, needed)
+        return min(found, self.local(1))
 
     def points(self, distance: int, epsilons: Floats) -> Floats:
         """Certified δ for one distance at many total ε of any sign.
@@ -168,3 +178,8 @@ def is_metric(setting: Setting) -> bool:
 def downward(value: float) -> float:
     """An attained number, moved down by the rounding the last steps may have had."""
     return max(0.0, value * _DOWN)
+
+
+def probes(d_max: int) -> list[int]:
+    """A few distances from 1 to d_max, tried first and used for lower bounds."""
+    return sorted({round(d_max ** (i / 8)) for i in range(9)})

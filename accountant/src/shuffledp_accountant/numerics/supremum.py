@@ -1,7 +1,8 @@
-"""The largest value of a function of a whole number, certified by monotone bounds and branching.
+"""The largest value of a function of one or two whole numbers, certified by monotone bounds and branching.
 
-Metric privacy asks for the worst distance d of up to 1e5 or more; the function is dear, so intervals are
-bounded by their ends and only those that may hold the maximum are cut (docs/accounting.md, Proposition S5).
+Metric privacy asks for the worst distance d of up to 1e5 or more, rr-shuffle besides for the worst number j of
+ones among the other bits. A box of (d, j) is done when a bound over the whole box is below the wanted number;
+otherwise it is cut; where nothing is left to cut, the number is raised (docs/accounting.md, Proposition S5).
 """
 
 from __future__ import annotations
@@ -16,61 +17,95 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-TOLERANCE = 5e-4
-"""Relative gap between bound and best value at which branching stops."""
+_AT_ONCE = 512
+"""Boxes bounded in one call."""
 
-_ROUNDS = 40
-_WIDEST = 48
-"""Intervals cut in one round at most: those with the largest bounds."""
+_MOST = 6_000
+"""Boxes bounded before the wanted number is raised: speed is bought with tightness, never with soundness."""
 
 
 @dataclass(frozen=True, slots=True)
-class Supremum:
-    """An upper bound of the maximum, a value that is attained, and where."""
+class Boxes:
+    """Rows of boxes: distances d_low..d_high and compositions j_low..j_high, both ends included."""
 
-    upper: float
-    lower: float
-    where: int
+    d_low: Integers
+    d_high: Integers
+    j_low: Integers
+    j_high: Integers
+
+    def __len__(self) -> int:
+        return len(self.d_low)
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Boxes:
+        """Some rows."""
+        return Boxes(self.d_low[index], self.d_high[index], self.j_low[index], self.j_high[index])
+
+    def joined(self, other: Boxes) -> Boxes:
+        """Rows of both."""
+        return Boxes(
+            np.concatenate([self.d_low, other.d_low]),
+            np.concatenate([self.d_high, other.d_high]),
+            np.concatenate([self.j_low, other.j_low]),
+            np.concatenate([self.j_high, other.j_high]),
+        )
+
+    @property
+    def points(self) -> NDArray[np.bool_]:
+        """Which boxes are a single point."""
+        return (self.d_low == self.d_high) & (self.j_low == self.j_high)
+
+    def cut(self, compositions: int) -> Boxes:
+        """Each box halved on the side where more is lost: ln d, or half the share of compositions."""
+        along = np.log(self.d_high / self.d_low)
+        across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)
+        by_d = (self.d_high > self.d_low) & ((along >= across) | (self.j_low == self.j_high))
+        d_middle = np.where(by_d, (self.d_low + self.d_high) // 2, self.d_high)
+        j_middle = np.where(by_d, self.j_high, (self.j_low + self.j_high) // 2)
+        d_next = np.where(by_d, d_middle + 1, self.d_low)
+        j_next = np.where(by_d, self.j_low, j_middle + 1)
+        left = Boxes(self.d_low, d_middle, self.j_low, j_middle)
+        return left.joined(Boxes(d_next, self.d_high, j_next, self.j_high))
 
 
-def supremum(
-    bound: Callable[[Integers, Integers], Floats],
-    value: Callable[[Integers], Floats],
-    low: int,
-    high: int,
-) -> Supremum:
-    """Bracket max of f over the integers low..high, low <= high.
+def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) -> Boxes:
+    """A first cover of low..high times 0..compositions."""
+    edges = np.unique(np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])).astype(np.int64)
+    lines = np.unique(np.round(np.linspace(0, compositions + 1, blocks + 1))).astype(np.int64)
+    d, j = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(lines) - 1), indexing="ij")
+    d, j = d.ravel(), j.ravel()
+    return Boxes(edges[d], edges[d + 1] - 1, lines[j], lines[j + 1] - 1)
+
+
+def certified_maximum(
+    boxes: Boxes,
+    start: float,
+    slack: float,
+    holds: Callable[[Boxes, float], NDArray[np.bool_]],
+    needed: Callable[[Boxes], Floats],
+    compositions: int = 0,
+) -> float:
+    """A number not below max f, and hardly above max(f, start (1 + slack)).
 
     Args:
-        bound: (a, b) -> something not below f at any integer of a..b; vectorised. It should tend to f as the
-            interval shrinks.
-        value: d -> something not above f(d); vectorised.
-        low: first integer.
-        high: last integer.
+        boxes: a cover of all points.
+        start: a value that f is believed to reach; it decides tightness only.
+        slack: relative.
+        holds: whether f <= target is certain on the whole of each box; monotone in the target.
+        needed: for boxes of one point, a bound of f there.
+        compositions: range of j, for deciding how to cut.
     """
-    edges = np.unique(np.concatenate([np.round(np.geomspace(max(low, 1), max(high, 1), 24)), [low, high + 1]]))
-    edges = edges.astype(np.int64)
-    first, last = edges[:-1], edges[1:] - 1
-    bounds = bound(first, last)
-    values = value(last)
-    best = float(values.max())
-    where = int(last[int(values.argmax())])
-    for _ in range(_ROUNDS):
-        slack = best + TOLERANCE * abs(best)
-        chosen = np.flatnonzero((bounds > slack) & (last > first))
-        if not chosen.size:
-            break
-        chosen = chosen[np.argsort(bounds[chosen])[::-1][:_WIDEST]]
-        middle = (first[chosen] + last[chosen]) // 2
-        new_first = np.concatenate([first[chosen], middle + 1])
-        new_last = np.concatenate([middle, last[chosen]])
-        parents = np.concatenate([bounds[chosen], bounds[chosen]])
-        # A bound that rounding made larger than its parent's is replaced by the parent's.
-        new_bounds = np.minimum(bound(new_first, new_last), parents)
-        found = value(middle)
-        if float(found.max()) > best:
-            best, where = float(found.max()), int(middle[int(found.argmax())])
-        keep = np.setdiff1d(np.arange(len(bounds)), chosen)
-        first, last = np.concatenate([first[keep], new_first]), np.concatenate([last[keep], new_last])
-        bounds = np.concatenate([bounds[keep], new_bounds])
-    return Supremum(float(bounds.max()), best, where)
+    target, spent = start * (1.0 + slack), 0
+    while len(boxes):
+        now = np.arange(max(0, len(boxes) - _AT_ONCE), len(boxes))
+        rest, current = boxes.take(np.arange(now[0])), boxes.take(now)
+        spent += len(current)
+        open_boxes = current.take(~holds(current, target))
+        single = open_boxes.points
+        if single.any():
+            target = max(target, float(needed(open_boxes.take(single)).max()))
+        elif len(open_boxes) and spent > _MOST:
+            target, spent = target * (1.0 + slack), 0
+        boxes = rest.joined(open_boxes.take(~single).cut(compositions))
+        if not np.isfinite(target):
+            return float("inf")
+    return target

@@ -71,7 +71,7 @@ class NoiseTable:
             return found.upper, found.lower
         return self._spiky(steps, epsilon)
 
-    def least(self, distance: NDArray[np.int64], delta: float, clamped: float) -> tuple[Floats, Floats]:
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
         if self.shape >= 1.0:
             return least_epsilon(TablePair(self, distance.astype(np.float64)), delta, clamped)
@@ -106,13 +106,13 @@ class NoiseTable:
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
         return low
 
-    def _bisect(self, distance: NDArray[np.int64], delta: float, clamped: float) -> tuple[Floats, Floats]:
+    def _bisect(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Both inverses for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
         steps = distance.astype(np.float64)
         peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
         with np.errstate(over="ignore"):
             # The bound is convex in e^E: beyond the E where the clamping part alone is delta/2 look no further.
-            roof = np.minimum(peak, math.log(max(delta / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf)
+            roof = np.minimum(peak, np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf)
         certified, attained = np.zeros_like(steps), np.zeros_like(steps)
         best = np.full_like(steps, np.inf)
         high, low = roof.copy(), roof.copy()

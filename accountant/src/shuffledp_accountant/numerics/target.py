@@ -12,7 +12,7 @@ from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses 
 from shuffledp_accountant.numerics.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_accountant.numerics.composition import Round, compose_epsilon
 from shuffledp_accountant.numerics.loss_distribution import STEPS, Repeated, compose_curves
-from shuffledp_accountant.numerics.proposal import clamping, noise_law, noise_of
+from shuffledp_accountant.numerics.proposal import Floats, clamping, noise_law, noise_of
 from shuffledp_accountant.numerics.subsampling import Curve
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, SGDLShuffle
@@ -127,11 +127,21 @@ def _(spec: GeoShuffle | SGDLShuffle, target: Target) -> float:
     law = noise_law(noise_of(spec, target.honest), target.reach)
     if law is None:
         return excess.dispatch(object)(spec, target)
-    lost = clamping(noise_of(spec, target.honest), spec.padding)
+    noise, lost = noise_of(spec, target.honest), clamping(noise_of(spec, target.honest), spec.padding)
 
     def curve(distance: int) -> Curve:
-        about = law.curve(distance)
-        return lambda epsilons: np.minimum(about(epsilons) + lost * (1 + np.exp(epsilons)), 1.0)
+        about, pure = law.curve(distance), noise.rate * distance if noise.share == 1 else math.inf
+
+        def clamped(epsilons: Floats) -> Floats:
+            # δ falls, so that the bound at any smaller ε is a bound too.
+            points = np.append(epsilons, np.linspace(0.0, float(np.max(epsilons)), 65))
+            order = np.argsort(points)
+            bound = about(points[order]) + lost * (1 + np.exp(np.minimum(points[order], 700.0)))
+            falling = np.empty_like(points)
+            falling[order] = np.minimum.accumulate(np.minimum(bound, 1.0))
+            return np.where(epsilons >= pure, 0.0, falling[: epsilons.size])
+
+        return clamped
 
     worst = LOWEST
     for distance in _probes(target):

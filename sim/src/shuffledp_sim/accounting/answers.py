@@ -9,7 +9,6 @@ from typing import Any, Final
 from shuffledp_accountant.numerics.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_accountant.numerics.composition import Round, compose_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.questions import Question
 
 PUBLISHED: Final = "published:"
@@ -81,7 +80,8 @@ def answer(question: Question) -> Answer:
     local = _local(question)
     shuffled = _shuffled(question, local)
     found = _unshuffled(question, local, shuffled) if question.all_corrupt else shuffled
-    notes = (*question.notes, *found.basis, *_nodes(question), *(f"all nodes corrupt: {line}" for line in local.basis))
+    notes = [*question.notes, *found.basis, *_nodes(question), *_gain(question, local, found)]
+    notes += [f"all nodes corrupt: {line}" for line in local.basis]
     return Answer(
         question=question,
         certified=_finite(found.certified),
@@ -91,7 +91,7 @@ def answer(question: Question) -> Answer:
         corrupted_delta=local.delta,
         messages=getattr(question.spec, "messages_per_user", 1),
         error=_error(question),
-        basis=notes,
+        basis=tuple(notes),
     )
 
 
@@ -182,6 +182,15 @@ def _nodes(question: Question) -> tuple[str, ...]:
     )
 
 
+def _gain(question: Question, local: _Local, found: _Found) -> tuple[str, ...]:
+    """A warning where shuffling certifiably adds nothing to what each user has alone."""
+    if question.all_corrupt or math.isinf(found.certified) or found.certified < local.epsilon * (1 - 1e-6):
+        return ()
+    padding = getattr(question.spec, "padding", None)
+    cure = "" if padding is None else f"; padding = {padding} clamps too often: leave --padding out to have it chosen"
+    return (f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified here{cure}",)
+
+
 def _error(question: Question) -> float | None:
     try:
         return _finite(standard_error(question.spec, question.setting.users))
@@ -191,8 +200,3 @@ def _error(question: Question) -> float | None:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def unit(question: Question) -> str:
-    """What one ε counts, for people."""
-    return "per unit of distance" if question.setting.adjacency is Adjacency.METRIC else "for any covered change"

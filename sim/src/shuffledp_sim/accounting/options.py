@@ -47,6 +47,17 @@ Nodes = Annotated[int, typer.Option(help="Mix nodes of the route.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for programs.")]
 Plot = Annotated[Path | None, typer.Option(help="Also draw δ(ε) into this file (.png, .svg or .pdf).")]
 MaxValue = Annotated[int, typer.Option(help="k: values are 0..k.")]
+Randomise = Annotated[
+    Fraction,
+    typer.Option(parser=decimal, metavar="DECIMAL", help="p, the chance that a bit is replaced by a fair coin."),
+]
+EpsilonGeo = Annotated[
+    Fraction, typer.Option(parser=decimal, metavar="DECIMAL", help="ε of one user's noise, in nats per unit.")
+]
+NoiseEpsilon = Annotated[
+    Fraction,
+    typer.Option(parser=decimal, metavar="DECIMAL", help="ε of all shares of the noise together, in nats per unit."),
+]
 Padding = Annotated[int | None, typer.Option(help="c, bits added on each side; default: the least sound one.")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Final, TypeVar
 
@@ -15,12 +15,15 @@ from shuffledp_accountant.numerics.clones import LocalRandomiser
 from shuffledp_accountant.numerics.composition import LARGEST_TIMES
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
-from shuffledp_core.onion.geometry import MAX_HOPS
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.options import Circumstances
+from shuffledp_sim.accounting.padding import geo_padding, padding_note, sgdl_padding
 
 LOCAL_KINDS: Final[dict[type, str]] = {LocalRandomiser: "local"}
 """Names of the specs that have none of their own."""
+
+MOST_NODES: Final = 16
+"""Longest route."""
 
 ParameterValue = int | float | str
 
@@ -59,9 +62,7 @@ class Question:
     @property
     def parameters(self) -> dict[str, ParameterValue]:
         """The spec's exact parameters; a rational as text, as in a certificate."""
-        own = {name: getattr(self.spec, name) for name in _field_names(self.spec)}
-        shown = {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
-        return dict(self.asked) | shown
+        return dict(self.asked) | exact(self.spec)
 
     @property
     def all_corrupt(self) -> bool:
@@ -80,10 +81,11 @@ class Question:
         return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
 
 
-def _field_names(spec: object) -> tuple[str, ...]:
-    if is_dataclass(spec):
-        return tuple(field.name for field in fields(spec))
-    return tuple(getattr(spec, "__struct_fields__", ()))
+def exact(spec: object) -> dict[str, ParameterValue]:
+    """A spec's parameters by name; a rational as text, as in a certificate."""
+    names = [field.name for field in fields(spec)] if is_dataclass(spec) else getattr(spec, "__struct_fields__", ())
+    own = {name: getattr(spec, name) for name in names}
+    return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
 
 
 def checked(build: Callable[[], SpecT]) -> SpecT:
@@ -94,7 +96,13 @@ def checked(build: Callable[[], SpecT]) -> SpecT:
         raise UsageError(str(error)) from error
 
 
-def question(spec: object, typed: Circumstances, *, notes: tuple[str, ...] = ()) -> Question:
+def question(
+    spec: object,
+    typed: Circumstances,
+    *,
+    notes: tuple[str, ...] = (),
+    asked: tuple[tuple[str, ParameterValue], ...] = (),
+) -> Question:
     """The checked question about a spec.
 
     Raises:
@@ -104,8 +112,8 @@ def question(spec: object, typed: Circumstances, *, notes: tuple[str, ...] = ())
         raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {typed.delta}")
     if not 1 <= typed.rounds <= LARGEST_TIMES:
         raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {typed.rounds}")
-    if not 1 <= typed.nodes <= MAX_HOPS:
-        raise UsageError(f"nodes must be from 1 to {MAX_HOPS}, not {typed.nodes}")
+    if not 1 <= typed.nodes <= MOST_NODES:
+        raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {typed.nodes}")
     return Question(
         spec=spec,
         setting=setting_of(typed, getattr(spec, "domain", None)),
@@ -114,6 +122,7 @@ def question(spec: object, typed: Circumstances, *, notes: tuple[str, ...] = ())
         corrupt=corrupt_nodes(typed.corrupt_nodes, typed.nodes),
         nodes=typed.nodes,
         notes=notes,
+        asked=asked,
     )
 
 
@@ -178,3 +187,28 @@ def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: 
     return checked(
         lambda: SGDLShuffle(max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding)
     )
+
+
+def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, typed: Circumstances) -> Question:
+    """The question about geo-shuffle; without a padding, the least sound one."""
+    draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), typed)
+    if padding is not None:
+        return draft
+    chosen = geo_padding(epsilon_geo, max_value, draft.setting, typed.delta / typed.rounds)
+    return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(padding_note(chosen),))
+
+
+def sgdl_question(
+    max_value: int, noise_epsilon: Fraction, shares: int | None, padding: int | None, typed: Circumstances
+) -> Question:
+    """The question about sgdl-shuffle; without shares, the honest users; without a padding, the least sound one."""
+    honest = typed.honest if typed.honest is not None else typed.users
+    parts = shares if shares is not None else honest
+    # The setting is checked first: fewer than one honest user is its complaint, not the shares'.
+    setting_of(typed, None)
+    draft = question(sgdl_shuffle(max_value, noise_epsilon, parts, padding or 0), typed)
+    notes = () if shares is not None else (f"shares = {parts}, the honest users: together they add exactly one noise",)
+    if padding is None:
+        padding = sgdl_padding(noise_epsilon, parts, max_value, draft.setting, typed.delta / typed.rounds)
+        notes = (*notes, padding_note(padding))
+    return replace(draft, spec=sgdl_shuffle(max_value, noise_epsilon, parts, padding), notes=notes)

@@ -1,0 +1,51 @@
+"""`shuffledp calibrate MECHANISM`: the least noise that keeps a target."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shuffledp_core.privacy import Adjacency
+from shuffledp_sim.accounting.options import (
+    Circumstances,
+    CorruptNodes,
+    Delta,
+    Epsilon,
+    Format,
+    Honest,
+    MaxDistance,
+    Neighbours,
+    Nodes,
+    OutputFormat,
+    Plot,
+    Rounds,
+    Users,
+    View,
+)
+
+
+def calibrate(
+    mechanism: Annotated[str, typer.Argument(help="krr-histogram, rr-shuffle, geo-shuffle or sgdl-shuffle.")],
+    *,
+    users: Users,
+    epsilon: Epsilon,
+    delta: Delta,
+    max_value: Annotated[int | None, typer.Option(help="k: values are 0..k.")] = None,
+    symbols: Annotated[int | None, typer.Option(help="Symbols of a histogram; default: k + 1.")] = None,
+    adjacency: Neighbours = Adjacency.STANDARD,
+    max_distance: MaxDistance = None,
+    honest: Honest = None,
+    rounds: Rounds = 1,
+    corrupt_nodes: CorruptNodes = None,
+    nodes: Nodes = 3,
+    output: Format = OutputFormat.TEXT,
+    plot: Plot = None,
+) -> None:
+    """The mechanism of that kind with the least error that keeps (ε, δ), and its certificate."""
+    from shuffledp_sim.accounting import targets
+    from shuffledp_sim.accounting.respond import respond
+
+    typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
+    sizes = targets.Sizes(max_value, symbols)
+    respond(targets.calibrated(mechanism, typed, sizes, epsilon), View(output, plot))

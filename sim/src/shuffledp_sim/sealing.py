@@ -1,0 +1,37 @@
+"""What runs inside a sealing process of the fleet. Imports only the client's pure part: a worker starts in a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from shuffledp_client.submission import Member, PreparedSubmission, prepare
+from shuffledp_client.verification import VerifiedRound
+
+WORKERS = os.cpu_count() or 1
+"""Sealing processes: one per core."""
+
+
+def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
+    """What some users' devices do before they send."""
+    return [prepare(verified, value, member) for value, member in users]
+
+
+def sealing_pool() -> ProcessPoolExecutor:
+    """One sealing process per core, not yet started; use as a context manager."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(WORKERS, mp_context=context, initializer=_begin)
+
+
+async def warm(pool: ProcessPoolExecutor) -> None:
+    """Returns once every sealing process runs."""
+    loop = asyncio.get_running_loop()
+    await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business

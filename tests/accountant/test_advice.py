@@ -1,0 +1,74 @@
+"""Advice: the rows are right, sorted, within the limits, and quick."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from shuffledp_accountant.numerics.advice import Advice, advise, describe
+from shuffledp_accountant.numerics.bounds import corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_accountant.numerics.calibration import Target, calibrate
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import MECHANISMS
+
+TARGET = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Advice]:
+    return advise(TARGET)
+
+
+def test_every_mechanism_has_a_row_that_meets_the_target(rows: list[Advice]) -> None:
+    assert {row.kind for row in rows} == set(MECHANISMS)
+    for row in rows:
+        assert 0 <= row.attained <= row.certified <= 1.0
+
+
+def test_rows_come_cheapest_first(rows: list[Advice]) -> None:
+    assert [row.messages for row in rows] == sorted(row.messages for row in rows)
+
+
+def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) -> None:
+    for row in rows:
+        spec = row.mechanism
+        assert row.certified == epsilon_bounds(spec, TARGET.setting, TARGET.delta).certified
+        assert row.error == standard_error(spec, TARGET.users)
+        assert row.corrupted_epsilon == corrupted_bounds(spec, TARGET.setting, TARGET.delta).epsilon
+        assert row.messages == spec.messages_per_user
+
+
+def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
+    assert {row.kind for row in rows if row.estimates != "sum"} == {"krr-histogram"}
+
+
+def test_limits_leave_out_what_exceeds_them(rows: list[Advice]) -> None:
+    cheapest = rows[0]
+    assert [row.kind for row in advise(TARGET, max_messages=cheapest.messages)] == [cheapest.kind]
+    finest = min(rows, key=lambda row: row.error)
+    assert finest.kind in {row.kind for row in advise(TARGET, max_error=finest.error)}
+
+
+def test_nothing_left_is_refused_with_every_reason() -> None:
+    with pytest.raises(CannotCertify, match=r"krr-histogram.*standard error"):
+        advise(Target(1.0, 1e-6, users=100, honest=100, symbols=4), max_error=1e-3)
+
+
+def test_a_histogram_target_gets_histograms_only() -> None:
+    found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12))
+    assert [row.kind for row in found] == ["krr-histogram"]
+
+
+def test_several_rounds_are_described_by_their_composition() -> None:
+    target = Target(2.0, 1e-6, users=500, honest=500, symbols=5, rounds=4)
+    row = describe(calibrate("krr-histogram", target), target)
+    assert row.attained < row.certified <= 2.0
+    assert row.certified > 1.9
+
+
+def test_advice_for_the_demo_is_quick(rows: list[Advice]) -> None:
+    assert rows
+    start = time.process_time()
+    advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20))
+    assert time.process_time() - start < 6.0

@@ -1,0 +1,185 @@
+"""Calibration: what is certified meets the target, hardly less noise would, and parameters are easy to sample."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from shuffledp_accountant.numerics.bounds import epsilon_bounds, standard_error
+from shuffledp_accountant.numerics.calibration import Target, calibrate, certified_epsilon_of, epsilon0_to_blanket
+from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.numerics.proposal import NoiseShares, clamping, least_padding, noise_law
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+
+KINDS = sorted(MECHANISMS)
+DEMO = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)
+
+
+def parameter(spec: Mechanism) -> Fraction:
+    names = {KRRHistogram: "blanket", RRShuffle: "randomise", GeoShuffle: "epsilon_geo", SGDLShuffle: "noise_epsilon"}
+    value = getattr(spec, names[type(spec)])
+    assert isinstance(value, Fraction)
+    return value
+
+
+def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
+    match spec:
+        case KRRHistogram():
+            return structs.replace(spec, blanket=spec.blanket * (1 - share))
+        case RRShuffle():
+            return structs.replace(spec, randomise=spec.randomise * (1 - share))
+        case GeoShuffle():
+            return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
+        case SGDLShuffle():
+            return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_demo_target_is_met_quickly_and_with_hardly_any_noise_to_spare(kind: str) -> None:
+    calibrate(kind, Target(0.9, 1e-6, users=1000, honest=900, max_value=20))
+    start = time.process_time()
+    spec = calibrate(kind, DEMO)
+    assert time.process_time() - start < 3.0
+    assert spec.kind == kind
+    certified = epsilon_bounds(spec, DEMO.setting, DEMO.delta).certified
+    assert 0.995 <= certified <= 1.0
+    assert certified_epsilon_of(with_less_noise(spec, Fraction(1, 100)), DEMO) > 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_are_rationals_over_small_powers_of_two(kind: str) -> None:
+    value = parameter(calibrate(kind, DEMO))
+    assert value.denominator <= 2**20
+    assert value.denominator.bit_count() == 1
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    kind=st.sampled_from(KINDS),
+    epsilon=st.floats(0.2, 5.0),
+    delta=st.sampled_from([1e-4, 1e-6, 1e-8]),
+    users=st.integers(20, 3000),
+    share=st.floats(0.5, 1.0),
+    largest=st.integers(1, 12),
+    adjacency=st.sampled_from(list(Adjacency)),
+)
+def test_whatever_is_calibrated_certifies_at_most_the_target(
+    kind: str, epsilon: float, delta: float, users: int, share: float, largest: int, adjacency: Adjacency
+) -> None:
+    honest = max(1, round(users * share))
+    target = Target(epsilon, delta, users=users, honest=honest, adjacency=adjacency, max_value=largest)
+    spec = calibrate(kind, target)
+    assert epsilon_bounds(spec, target.setting, delta).certified <= epsilon
+
+
+def test_a_thousandth_less_padding_than_returned_is_not_enough() -> None:
+    spec = calibrate("geo-shuffle", DEMO)
+    assert isinstance(spec, GeoShuffle)
+    assert certified_epsilon_of(structs.replace(spec, padding=spec.padding - 2), DEMO) > 1.0
+
+
+def test_sgdl_shares_are_the_honest_users() -> None:
+    spec = calibrate("sgdl-shuffle", DEMO)
+    assert isinstance(spec, SGDLShuffle)
+    assert spec.shares == 1800
+
+
+def test_several_rounds_get_more_noise_and_compose_to_the_target() -> None:
+    target = Target(1.0, 1e-6, users=500, honest=500, symbols=8, rounds=5)
+    spec = calibrate("krr-histogram", target)
+    assert compose_epsilon([Round(spec, target.setting, 5)], 1e-6) <= 1.0
+    alone = calibrate("krr-histogram", Target(1.0, 1e-6, users=500, honest=500, symbols=8))
+    assert standard_error(spec, 500) > standard_error(alone, 500)
+    # Adding five equal shares of epsilon and delta is worse than composing.
+    added = calibrate("krr-histogram", Target(0.2, 2e-7, users=500, honest=500, symbols=8))
+    assert standard_error(spec, 500) < standard_error(added, 500)
+
+
+@given(st.floats(0.001, 20.0), st.integers(2, 10**6))
+def test_a_blanket_from_epsilon0_is_never_less_private(epsilon0: float, symbols: int) -> None:
+    blanket = epsilon0_to_blanket(epsilon0, symbols)
+    assert blanket <= 1
+    if blanket < 1:
+        ratio = 1 + (1 - blanket) * symbols / blanket
+        assert ratio <= Fraction(math.exp(epsilon0)) * (1 + Fraction(1, 2**50))
+        assert float(blanket) <= symbols / (math.exp(epsilon0) + symbols - 1) * (1 + 2e-6)
+
+
+def test_the_estimate_of_noise_agrees_with_a_direct_sum() -> None:
+    # Two honest users with discrete Laplace noise: enumerate the convolution.
+    rate, distance = 0.7, 3
+    values = np.arange(-90, 91)
+    one = (1 - math.exp(-rate)) / (1 + math.exp(-rate)) * np.exp(-rate * np.abs(values))
+    both = np.convolve(one, one)
+    moved = np.concatenate((np.zeros(distance), both[:-distance]))
+    law = noise_law(NoiseShares(rate, 1.0, 2), distance)
+    assert law is not None
+    for epsilon in (0.0, 0.5, 1.5):
+        exact = float(np.maximum(both - math.exp(epsilon) * moved, 0.0).sum())
+        assert law.curve(distance)(np.array([epsilon]))[0] == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_estimate_of_clamping_is_the_geometric_tail() -> None:
+    ratio = math.exp(-0.3)
+    for padding in (0, 5, 60):
+        exact = 2 * ratio ** (padding + 1) / (1 + ratio)
+        assert clamping(NoiseShares(0.3, 1.0, 1), padding) == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_least_padding_is_the_least() -> None:
+    noise = NoiseShares(0.3, 0.01, 100)
+    padding = least_padding(noise, 2.0, 1e-8, 10)
+    assert clamping(noise, padding) * (1 + math.exp(2.0)) <= 1e-8 * (1 + 1e-9)
+    assert clamping(noise, padding - 1) * (1 + math.exp(2.0)) > 1e-8
+
+
+def test_an_impossible_target_is_refused_with_the_reason() -> None:
+    hopeless = Target(1e-9, 1e-12, users=10, honest=10, max_value=10**8)
+    with pytest.raises(CannotCertify, match="messages per user"):
+        calibrate("geo-shuffle", hopeless)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": 101.0},
+        {"epsilon": math.nan},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"users": 0},
+        {"honest": 11},
+        {"max_value": 0},
+        {"max_value": None},
+        {"max_value": None, "symbols": 1},
+        {"rounds": 0},
+        {"max_distance": 0},
+    ],
+)
+def test_a_senseless_target_is_a_usage_error(fields: dict[str, object]) -> None:
+    good: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6, "users": 10, "honest": 10, "max_value": 3}
+    with pytest.raises(UsageError):
+        Target(**(good | fields))  # type: ignore[arg-type]
+
+
+def test_a_sum_needs_a_largest_value_and_kinds_are_known() -> None:
+    histogram = Target(1.0, 1e-6, users=10, honest=10, symbols=4)
+    with pytest.raises(UsageError, match="max-value"):
+        calibrate("geo-shuffle", histogram)
+    with pytest.raises(UsageError, match="unknown mechanism"):
+        calibrate("telepathy", DEMO)
+
+
+@pytest.mark.parametrize(("epsilon0", "symbols"), [(0.0, 2), (26.0, 2), (1.0, 1)])
+def test_a_blanket_out_of_range_is_a_usage_error(epsilon0: float, symbols: int) -> None:
+    with pytest.raises(UsageError):
+        epsilon0_to_blanket(epsilon0, symbols)

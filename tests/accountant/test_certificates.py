@@ -1,0 +1,208 @@
+"""Certificates: what they say, when they do not hold, and that a claim better than the truth is caught."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shuffledp_accountant.analysis import Cost, analyse, calibrated
+from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost, recheck
+from shuffledp_accountant.ledger.charges import Account
+from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
+from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
+from shuffledp_core.errors import DocumentError, SignatureError
+from shuffledp_core.keys import Identity
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.privacy import Adjacency
+
+PLAIN = RoundPlan(
+    population="demo",
+    mechanism="krr-histogram",
+    size=4,
+    epsilon=1.0,
+    delta=1e-6,
+    min_reports=200,
+    max_reports=1000,
+    colluding=20,
+    route=("node-1", "node-2"),
+)
+MECHANISM = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+ACCOUNT = Account(LedgerPosition(entry=3, spent=1.5, delta=1e-5, limit=4.0), ("C1-C4",))
+
+
+def issued(
+    plan: RoundPlan = PLAIN,
+    mechanism: Mechanism = MECHANISM,
+    reports: int = 200,
+    stage: str = PLAN,
+    account: Account = ACCOUNT,
+) -> Certificate:
+    cost = cost_of(plan, mechanism, reports)
+    return certificate(stage, "demo", "ab" * 16, plan, cost, analyse(cost), account, 1_000, 500)
+
+
+def changed(document: Certificate, **fields: Any) -> Certificate:
+    return msgspec.structs.replace(document, **fields)
+
+
+def test_a_plan_certificate_states_the_setting_and_the_assumptions_in_words() -> None:
+    document = issued()
+    assert (document.users, document.honest, document.nodes, document.max_distance) == (200, 180, 2, 3)
+    assert (document.issued_at, document.expires_at, document.ledger) == (1_000, 1_500, ACCOUNT.position)
+    assert document.holds
+    words = " / ".join(document.assumptions)
+    for said in ("at least 180 of the users", "one of the 2 nodes", "round key stays secret", "analyst", "randomiser"):
+        assert said in words
+    assert any(line.startswith("ledger:") for line in document.basis)
+    assert document.epsilon.attained is not None
+    assert document.epsilon.certified is not None
+    assert 0 < document.epsilon.attained <= document.epsilon.certified <= 1.0
+
+
+def test_a_calibrated_plan_holds_and_is_not_wasteful() -> None:
+    document = issued(mechanism=calibrated(PLAIN))
+    assert document.holds
+    assert document.epsilon.certified == pytest.approx(PLAIN.epsilon, rel=0.02)
+
+
+def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() -> None:
+    mechanism = calibrated(PLAIN)
+    document = issued(mechanism=mechanism, reports=60, stage=FINAL)
+    assert not document.holds
+    assert document.epsilon.certified is not None
+    assert document.epsilon.certified > PLAIN.epsilon
+    assert any("does NOT hold" in line for line in document.basis)
+    assert (document.users, document.honest) == (60, 40)
+    recheck(document)
+
+
+def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2)
+    document = issued(plan, GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 10), padding=0))
+    assert document.epsilon.certified is None
+    assert not document.holds
+    recheck(document)
+
+
+@pytest.mark.parametrize("spent", [None, 4.5])
+def test_an_overspent_budget_is_never_hidden(spent: float | None) -> None:
+    account = Account(LedgerPosition(entry=1, spent=spent, delta=1e-5, limit=4.0), ("C1",))
+    assert any("OVERSPENT" in line for line in issued(account=account, stage=FINAL).basis)
+
+
+def test_metric_distance_defaults_to_the_whole_domain_and_may_be_smaller() -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, adjacency=Adjacency.METRIC)
+    mechanism = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
+    whole = issued(plan, mechanism)
+    near = issued(msgspec.structs.replace(plan, max_distance=2), mechanism)
+    assert (whole.max_distance, near.max_distance) == (5, 2)
+    assert near.epsilon.certified is not None
+    assert whole.epsilon.certified is not None
+    assert near.epsilon.certified <= whole.epsilon.certified
+
+
+def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> None:
+    # Every further user may be clamped, so the bound for all of them is worse than the plan's.
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6)
+    mechanism = GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 1), padding=20)
+    planned = analyse(cost_of(plan, mechanism, 200)).bounds.certified
+    naive = analyse(cost_of(plan, mechanism, 1000)).bounds.certified
+    cost, analysis = final_cost(plan, mechanism, 1000, planned)
+    assert analysis.bounds.certified <= min(planned, naive)
+    assert cost.setting.users == 1000
+    document = certificate(FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1)
+    recheck(document)
+
+
+def test_the_final_certificate_counts_the_reports_that_arrived() -> None:
+    cost, analysis = final_cost(PLAIN, MECHANISM, 400, 1.0)
+    assert (cost.setting.users, cost.setting.honest) == (400, 380)
+    assert analysis.bounds.certified < analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
+
+
+def test_an_unknown_stage_is_our_own_mistake() -> None:
+    with pytest.raises(ValueError, match="stage"):
+        issued(stage="draft")
+
+
+@pytest.mark.parametrize("stage", [PLAN, FINAL])
+def test_an_honest_certificate_passes_the_recheck_after_a_trip_over_the_wire(stage: str) -> None:
+    document = issued(stage=stage)
+    recheck(from_json(to_json(document), Certificate))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0.1, 0.999), st.sampled_from(["epsilon", "corrupted", "standard_error", "honest", "mechanism"]))
+def test_a_claim_better_than_the_truth_is_caught(factor: float, field: str) -> None:
+    honest = issued()
+    assert honest.epsilon.certified is not None
+    assert honest.corrupted.epsilon is not None
+    better: dict[str, Any] = {
+        "epsilon": msgspec.structs.replace(honest.epsilon, certified=honest.epsilon.certified * factor, attained=0.0),
+        "corrupted": CorruptedGuarantee(epsilon=honest.corrupted.epsilon * factor, delta=0.0),
+        "standard_error": honest.standard_error * factor,
+        "honest": int(honest.honest * factor),
+        "mechanism": KRRHistogram(symbols=4, blanket=Fraction(int(400 * factor), 1000)),
+    }
+    with pytest.raises(DocumentError, match="claims"):
+        recheck(changed(honest, **{field: better[field]}))
+
+
+def test_a_certificate_that_claims_less_than_the_truth_passes() -> None:
+    honest = issued()
+    assert honest.epsilon.certified is not None
+    modest = msgspec.structs.replace(honest.epsilon, certified=honest.epsilon.certified * 2)
+    recheck(changed(honest, epsilon=modest))
+
+
+def test_a_certificate_that_contradicts_itself_is_caught() -> None:
+    honest = issued()
+    with pytest.raises(DocumentError, match="names no finite epsilon"):
+        recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, certified=None)))
+    with pytest.raises(DocumentError, match="contradict each other"):
+        recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, attained=5.0)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_one_flipped_bit_anywhere_in_a_signed_certificate_is_noticed(data: st.DataObject) -> None:
+    identity = Identity("accountant", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
+    wire = identity.sign(SAMPLE).to_bytes()
+    place = data.draw(st.integers(0, 8 * len(wire) - 1))
+    flipped = bytearray(wire)
+    flipped[place // 8] ^= 1 << place % 8
+    with pytest.raises(DocumentError):
+        _reread(bytes(flipped), identity, wire)
+
+
+def _reread(flipped: bytes, identity: Identity, wire: bytes) -> None:
+    signed = Signed.from_bytes(flipped)
+    document = verify(signed, Certificate, "accountant", identity.public_key)
+    # A bit that only changes how the same frame is written (the case of a hex digit) changes nothing that is said.
+    if document == SAMPLE and signed.signature.lower() == Signed.from_bytes(wire).signature:
+        raise DocumentError("the same document, written differently")
+
+
+def test_a_certificate_under_another_key_is_refused() -> None:
+    signed = Identity("accountant", Ed25519PrivateKey.generate()).sign(SAMPLE)
+    other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    with pytest.raises(SignatureError):
+        verify(signed, Certificate, "accountant", other)
+
+
+SAMPLE = issued()
+
+
+def test_a_cost_without_honest_reports_is_refused() -> None:
+    with pytest.raises(Exception, match="honest must be from 1"):
+        cost_of(PLAIN, MECHANISM, 20)
+
+
+def test_equal_costs_are_equal_values() -> None:
+    assert cost_of(PLAIN, MECHANISM, 200) == Cost(MECHANISM, cost_of(PLAIN, MECHANISM, 200).setting, 1e-6)

@@ -1,0 +1,411 @@
+"""Whole rounds at a real analyst, among parties that keep to the protocol and parties that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from analyst_world import ROUTE, World, plan
+
+from shuffledp_core import errors
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, RoundPlan
+from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_proto.v1 import analyst_pb2
+
+
+async def test_a_round_goes_from_plan_to_published_result(world: World) -> None:
+    round_id = await world.open()
+    assert re.fullmatch("[0-9a-f]{32}", round_id)
+    sent = world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    result = await world.ended(round_id)
+    assert (result.outcome, result.error, result.accepted, result.messages) == ("published", None, 5, 15)
+    # 15 bits, 5 ones, each flipped with probability 1/8: (5 - 15/8) / (3/4)
+    assert result.estimate is not None
+    assert result.estimate.values == pytest.approx([3.125 / 0.75])
+    board = await world.board(round_id)
+    assert {board[start : start + 17] for start in range(0, len(board), 17)} == sent
+    assert digest(board) == result.board_digest
+    assert result.final_certificate is not None
+    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    assert (final.stage, final.users, final.honest) == ("final", 5, 4)
+    assert world.accountant.ledger == {round_id: "settled"}
+
+
+async def test_the_nodes_erase_a_published_round_too(world: World) -> None:
+    result = await world.whole_round()
+    await world.happened.until(lambda: all(result.round_id in node.discarded for node in world.nodes.values()))
+
+
+async def test_the_announcement_is_signed_by_the_analyst_and_by_every_node(world: World) -> None:
+    round_id = await world.open()
+    async with world.reading() as stub:
+        newest = await stub.GetManifest(analyst_pb2.GetManifestRequest())
+        named = await stub.GetManifest(analyst_pb2.GetManifestRequest(round_id=round_id))
+    assert newest == named
+    announcement = from_json(newest.announcement, Announcement)
+    manifest = verify_from(world.roster.the("analyst"), announcement.manifest, Manifest)
+    assert manifest.round_id == round_id
+    assert manifest.closes_at - manifest.opens_at == 600_000
+    assert [key.signer for key in manifest.route] == list(ROUTE)
+    assert [word.signer for word in announcement.countersignatures] == list(ROUTE)
+
+
+async def test_a_round_closes_by_itself_when_it_is_full(world: World) -> None:
+    round_id = await world.open(max_reports=4)
+    world.reports(round_id, 4)
+    assert (await world.ended(round_id)).accepted == 4
+
+
+async def test_a_round_closes_by_itself_at_its_closing_time(world: World) -> None:
+    round_id = await world.open(open_seconds=0.5)
+    world.reports(round_id, 3)
+    assert (await world.ended(round_id)).accepted == 3
+
+
+async def test_several_rounds_run_at_the_same_time(world: World) -> None:
+    rounds = [await world.open() for _ in range(3)]
+    for count, round_id in enumerate(rounds, 3):
+        world.reports(round_id, count)
+    await asyncio.gather(*(world.end_submissions(round_id) for round_id in rounds))
+    results = await asyncio.gather(*(world.ended(round_id) for round_id in rounds))
+    assert [result.accepted for result in results] == [3, 4, 5]
+
+
+async def test_a_histogram_round_has_a_wide_symbol(world: World) -> None:
+    round_id = await world.open(mechanism="krr-histogram", size=300)
+    for symbol in (0, 299, 299, 7):
+        world.report(round_id, [symbol])
+    await world.end_submissions(round_id)
+    result = await world.ended(round_id)
+    assert result.estimate is not None
+    assert result.estimate.values[299] == pytest.approx((2 - 4 * 0.5 / 300) / 0.5)
+
+
+async def test_followers_see_every_stage_and_late_ones_the_present_state(world: World) -> None:
+    round_id = await world.open()
+    early = asyncio.ensure_future(world.events(round_id))
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    events, late = await early, await world.events(round_id)
+    stages = {(event.stage, event.node) for event in events}
+    assert stages >= {("accepting", ""), ("decoding", ""), ("certifying", ""), ("ended", "")}
+    assert stages >= {(stage, ROUTE[-1]) for stage in ("mixing", "relaying")}
+    accepting = [event for event in events if event.stage == "accepting"][-1]
+    assert (accepting.done, accepting.total) == (5, 100)
+    decoding = [event for event in events if event.stage == "decoding"][-1]
+    assert (decoding.done, decoding.total) == (15, 15)
+    assert decoding.seconds > 0
+    assert [event.seconds for event in events if (event.stage, event.node) == ("mixing", "node-1")][-1] == 0.25
+    assert events[-1].stage == late[-1].stage == "ended"
+    assert events[-1].result == late[-1].result
+
+
+# ---------------------------------------------------------------------------------------------- rounds that fail
+
+
+async def assert_failed(world: World, round_id: str, error: type[errors.ShuffleDPError], ledger: str) -> None:
+    """Failed with this error, nothing published, the budget as expected, and the next round works."""
+    result = await world.ended(round_id)
+    assert (result.outcome, result.error) == ("failed", error.__name__)
+    assert result.reason
+    assert result.estimate is None
+    assert result.final_certificate is None
+    with pytest.raises(errors.UnknownRoundError):
+        await world.board(round_id)
+    assert world.accountant.ledger[round_id] == ledger
+    for served in (*world.nodes.values(), world.accountant):
+        served.faults.clear()
+    assert (await world.whole_round()).outcome == "published"
+
+
+async def test_too_few_reports_fail_the_round_and_release_the_budget(world: World) -> None:
+    round_id = await world.open()
+    world.reports(round_id, 2)
+    await world.end_submissions(round_id)
+    await assert_failed(world, round_id, errors.TooFewReportsError, "released")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("short", errors.BadBatchError),
+        ("wrong-digest", errors.BadBatchError),
+        ("copies", errors.BadBatchError),
+        ("bad-symbol", errors.BadBatchError),
+        ("drops", errors.CountMismatchError),
+        ("fails", errors.BadBatchError),
+        ("loses", errors.UnknownRoundError),
+        ("not-mine", errors.AccessDenied),
+    ],
+)
+async def test_a_bad_delivery_fails_the_round_and_the_charge_stays(
+    world: World, fault: str, error: type[errors.ShuffleDPError]
+) -> None:
+    world.last.faults.add(fault)
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    await assert_failed(world, round_id, error, "reserved")
+
+
+async def test_an_entry_node_that_counts_more_than_allowed_fails_the_round(world: World) -> None:
+    world.entry.faults.add("overcounts")
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    await assert_failed(world, round_id, errors.CountMismatchError, "reserved")
+
+
+async def test_a_torn_delivery_may_be_repeated(world: World) -> None:
+    world.last.faults.add("torn-once")
+    assert (await world.whole_round()).outcome == "published"
+
+
+async def test_a_silent_last_node_fails_the_round_after_the_mixing_time(tmp_path: Path) -> None:
+    world = World(tmp_path, mix_timeout_seconds=0.3)
+    await world.start()
+    try:
+        world.last.faults.add("silent")
+        round_id = await world.open()
+        world.reports(round_id, 5)
+        await world.end_submissions(round_id)
+        result = await world.ended(round_id)
+        assert result.error == "UnreachableError"
+        assert "node-3" in str(result.reason)
+    finally:
+        await world.close()
+
+
+async def test_a_node_that_restarts_in_time_does_not_harm_the_round(world: World) -> None:
+    round_id = await world.open()
+    for name in ROUTE:
+        await world.nodes[name].die()
+    for name in ROUTE:
+        await world.nodes[name].start()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    assert (await world.ended(round_id)).outcome == "published"
+
+
+async def test_a_node_that_stays_away_fails_the_round_and_frees_the_budget_when_it_returns(tmp_path: Path) -> None:
+    world = World(tmp_path, recovery_seconds=0.5)
+    await world.start()
+    try:
+        round_id = await world.open()
+        await world.nodes["node-2"].die()
+        result = await world.ended(round_id)
+        assert (result.outcome, result.error) == ("failed", "UnreachableError")
+        assert world.accountant.ledger[round_id] == "reserved"
+        await world.nodes["node-2"].start()
+        await world.happened.until(lambda: world.accountant.ledger[round_id] == "released")
+        assert (await world.whole_round()).outcome == "published"
+    finally:
+        await world.close()
+
+
+@pytest.mark.parametrize("fault", ["no-settlement", "other-settlement"])
+async def test_without_a_final_certificate_nothing_is_published(world: World, fault: str) -> None:
+    world.accountant.faults.add(fault)
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    error = errors.BudgetExceeded if fault == "no-settlement" else errors.ForeignDocumentError
+    await assert_failed(world, round_id, error, "reserved" if fault == "no-settlement" else "settled")
+
+
+async def test_an_accountant_that_restarts_at_the_settlement_is_asked_again(world: World) -> None:
+    world.accountant.faults.add("dies-at-settlement")
+    assert (await world.whole_round()).outcome == "published"
+
+
+async def test_an_accountant_that_stays_away_at_the_settlement_fails_the_round(tmp_path: Path) -> None:
+    world = World(tmp_path, recovery_seconds=0.5)
+    await world.start()
+    try:
+        round_id = await world.open()
+        world.reports(round_id, 5)
+        await world.accountant.die()
+        await world.end_submissions(round_id)
+        result = await world.ended(round_id)
+        assert (result.outcome, result.error) == ("failed", "UnreachableError")
+        with pytest.raises(errors.UnknownRoundError):
+            await world.board(round_id)
+    finally:
+        await world.close()
+
+
+async def test_an_aborted_round_is_released(world: World) -> None:
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.abort(round_id)
+    await assert_failed(world, round_id, errors.RoundFailed, "released")
+    with pytest.raises(errors.RoundStateError):
+        await world.abort(round_id)
+
+
+async def test_a_discard_that_another_party_signed_releases_nothing(world: World) -> None:
+    world.last.faults.add("wrong-discard")
+    round_id = await world.open()
+    await world.abort(round_id)
+    assert (await world.ended(round_id)).outcome == "failed"
+    assert world.accountant.ledger[round_id] == "reserved"
+
+
+# ---------------------------------------------------------------------------------------------- rounds that never open
+
+
+@pytest.mark.parametrize(
+    ("who", "fault", "error", "ledger"),
+    [
+        ("accountant", "refuses", errors.BudgetExceeded, []),
+        ("accountant", "wrong-key", errors.SignatureError, ["released"]),
+        ("accountant", "other-plan", errors.ForeignDocumentError, ["released"]),
+        ("accountant", "not-holding", errors.CannotCertify, ["released"]),
+        ("node-2", "refuses", errors.PolicyRefusal, ["released"]),
+        ("node-2", "wrong-key", errors.RoundKeyError, ["released"]),
+        ("node-2", "wrong-position", errors.RoundKeyError, ["released"]),
+        ("node-3", "other-manifest", errors.ForeignDocumentError, ["released"]),
+    ],
+)
+async def test_a_round_that_somebody_spoils_does_not_open(
+    world: World, who: str, fault: str, error: type[errors.ShuffleDPError], ledger: list[str]
+) -> None:
+    served = world.accountant if who == "accountant" else world.nodes[who]
+    served.faults.add(fault)
+    with pytest.raises(error):
+        await world.open()
+    assert list(world.accountant.ledger.values()) == ledger
+    with pytest.raises(errors.UnknownRoundError, match="no round is open"):
+        async with world.reading() as stub:
+            await stub.GetManifest(analyst_pb2.GetManifestRequest())
+    served.faults.clear()
+    assert (await world.whole_round()).outcome == "published"
+
+
+async def test_a_round_does_not_open_without_the_accountant(world: World) -> None:
+    await world.accountant.die()
+    with pytest.raises(errors.UnreachableError, match="accountant"):
+        await world.open()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"population": "martians"}, "martians"),
+        ({"route": ("node-1",)}, "2 to 16 nodes, not 1"),
+        ({"route": ("node-1", "node-9")}, "node-9"),
+        ({"route": ("node-1", "accountant")}, "'accountant' is the accountant, not a node"),
+        ({"suite": "rot13"}, "rot13"),
+        ({"mechanism": "coin"}, "coin"),
+        ({"mechanism": "krr-histogram", "size": 40_000}, "32768"),
+    ],
+)
+async def test_an_impossible_plan_is_refused_before_anybody_is_asked(
+    world: World, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(errors.ConfigError, match=message):
+        await world.open(**changes)
+    assert world.accountant.ledger == {}
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff\xfe", b"[1]"])
+async def test_a_plan_that_is_no_plan_is_refused(world: World, data: bytes) -> None:
+    with pytest.raises(errors.UsageError):
+        async with world.control() as stub:
+            await stub.OpenRound(analyst_pb2.OpenRoundRequest(plan=data))
+
+
+async def test_a_plan_with_a_bad_range_or_an_unknown_key_is_refused(world: World) -> None:
+    good = to_json(plan())
+    for bad in (
+        good.replace(b'"min_reports":3', b'"min_reports":0'),
+        good.replace(b'"node-2"', b'"node-1"'),
+        good[:-1] + b',"budget":"unlimited"}',
+    ):
+        with pytest.raises(errors.UsageError):
+            async with world.control() as stub:
+                await stub.OpenRound(analyst_pb2.OpenRoundRequest(plan=bad))
+    assert from_json(good, RoundPlan) == plan()
+
+
+# ---------------------------------------------------------------------------------------------- who may do what
+
+
+async def test_clients_and_nodes_may_not_control_rounds(world: World) -> None:
+    for caller in ("client", "node-1"):
+        with pytest.raises(errors.AccessDenied):
+            async with world.control(caller) as stub:
+                await stub.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan())))
+    with pytest.raises(errors.AccessDenied):
+        async with world.reading("node-1") as stub:
+            await stub.GetManifest(analyst_pb2.GetManifestRequest())
+
+
+async def test_only_nodes_deliver_and_only_the_last_one(world: World) -> None:
+    round_id = await world.open()
+    header = BatchHeader(round_id=round_id, position=4, users=3, records=9, digest="00")
+    for name in ("operator", "client"):
+        signed = world.deployment.identity_of("node-3").sign(header)
+        with pytest.raises(errors.AccessDenied):
+            await world.add_batch(name, signed, b"")
+    with pytest.raises(errors.AccessDenied, match="not the last node"):
+        await world.add_batch("node-1", world.deployment.identity_of("node-1").sign(header), b"")
+    with pytest.raises(errors.ForeignDocumentError):
+        await world.add_batch("node-3", world.deployment.identity_of("node-1").sign(header), b"")
+    with pytest.raises(errors.RoundStateError, match="is open"):
+        await world.add_batch("node-3", world.deployment.identity_of("node-3").sign(header), b"")
+    world.reports(round_id, 3)
+    await world.end_submissions(round_id)
+    assert (await world.ended(round_id)).outcome == "published"
+
+
+async def test_a_delivered_batch_may_be_repeated_but_not_replaced(world: World) -> None:
+    result = await world.whole_round()
+    board = await world.board(result.round_id)
+    identity = world.deployment.identity_of("node-3")
+    header = BatchHeader(round_id=result.round_id, position=4, users=5, records=15, digest=digest(board))
+    await world.add_batch("node-3", identity.sign(header), board)
+    other = BatchHeader(round_id=result.round_id, position=4, users=5, records=15, digest="00")
+    with pytest.raises(errors.RoundStateError):
+        await world.add_batch("node-3", identity.sign(other), board)
+    assert await world.board(result.round_id) == board
+
+
+@pytest.mark.parametrize("round_id", ["ab" * 16, "../../keys", "AB" * 16, "x"])
+async def test_an_unknown_round_is_a_typed_error_everywhere(world: World, round_id: str) -> None:
+    for call in (world.end_submissions, world.abort, world.events, world.ended, world.board):
+        with pytest.raises(errors.UnknownRoundError):
+            await call(round_id)
+    with pytest.raises(errors.UnknownRoundError):
+        async with world.reading() as stub:
+            await stub.GetManifest(analyst_pb2.GetManifestRequest(round_id=round_id))
+    header = BatchHeader(round_id=round_id, position=4, users=3, records=9, digest="00")
+    with pytest.raises(errors.UnknownRoundError):
+        await world.add_batch("node-3", world.deployment.identity_of("node-3").sign(header), b"")
+
+
+async def test_a_batch_without_a_header_is_refused(world: World) -> None:
+    from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc
+
+    for part in (
+        batch_pb2.AddBatchRequest(),
+        batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=0, data=b"x")),
+    ):
+        with pytest.raises(errors.BadBatchError, match="begin"):
+            async with world.channel("node-3") as channel, translated("analyst"):
+                await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(iter([part]))
+    with pytest.raises(errors.MalformedDocumentError):
+        async with world.channel("node-3") as channel, translated("analyst"):
+            await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(iter([batch_pb2.AddBatchRequest(header=b"{")]))
+
+
+async def test_ending_the_submissions_twice_is_harmless(world: World) -> None:
+    result = await world.whole_round()
+    await world.end_submissions(result.round_id)
+    assert await world.ended(result.round_id) == result
