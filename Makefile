@@ -24,6 +24,7 @@ check: .venv/synced
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
+	@for file in tests/*/conftest.py; do $(RUN) mypy $$file || exit 1; done
 	$(RUN) lint-imports
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 
 from nacl import bindings
+
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope
 from shuffledp_core.onion.suites import suite_named

@@ -31,7 +31,5 @@ def peak_resident(pid: int) -> int:
 def children_of(pid: int) -> list[int]:
     """Direct child processes (Linux)."""
     return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
     ]

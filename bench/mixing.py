@@ -6,9 +6,12 @@ import asyncio
 import os
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+
+from bench.crypto import ROUND, all_cores, bare_x25519, rate
 from shuffledp_analyst.decoding import decode
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
@@ -19,8 +22,6 @@ from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import permuted_pieces, uniform_permutation
-
-from bench.crypto import ROUND, all_cores, bare_x25519, rate
 
 MESSAGES = 40_000
 
@@ -76,7 +77,7 @@ def growth() -> None:
         times.append(time.perf_counter())
         decode(board, geometry, 2, count)
         times.append(time.perf_counter())
-        repeats, permute, _, read = (1e6 * (b - a) / count for a, b in zip(times, times[1:], strict=False))
+        repeats, permute, _, read = (1e6 * (b - a) / count for a, b in pairwise(times))
         print(f"  {count:>12,}           {repeats:>12.3f} {permute:>12.3f} {read:>9.3f}")
 
 

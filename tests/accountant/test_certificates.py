@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,9 +16,10 @@ from hypothesis import strategies as st
 from shuffledp_accountant.analysis import Cost, analyse, calibrated
 from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost, recheck
 from shuffledp_accountant.ledger.charges import Account
+from shuffledp_accountant.numerics.bounds import Bounds
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
-from shuffledp_core.errors import DocumentError, SignatureError
+from shuffledp_core.errors import DocumentError, ExpiredDocumentError, SignatureError
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency
@@ -83,10 +86,12 @@ def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() ->
 
 
 def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
-    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2)
-    document = issued(plan, GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 10), padding=0))
+    cost = cost_of(PLAIN, MECHANISM, 200)
+    unbounded = replace(analyse(cost), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
+    document = certificate(PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1)
     assert document.epsilon.certified is None
     assert not document.holds
+    assert any("no finite epsilon" in line for line in document.basis)
     recheck(document)
 
 
@@ -159,6 +164,12 @@ def test_a_certificate_that_claims_less_than_the_truth_passes() -> None:
     assert honest.epsilon.certified is not None
     modest = msgspec.structs.replace(honest.epsilon, certified=honest.epsilon.certified * 2)
     recheck(changed(honest, epsilon=modest))
+
+
+def test_an_expired_certificate_is_refused_where_the_time_is_asked_for() -> None:
+    recheck(SAMPLE, SAMPLE.expires_at)
+    with pytest.raises(ExpiredDocumentError):
+        recheck(SAMPLE, SAMPLE.expires_at + 1)
 
 
 def test_a_certificate_that_contradicts_itself_is_caught() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from shuffledp_core.errors import (
     SignatureError,
     UnknownRoundError,
 )
+from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.transport.rpc_errors import translated
@@ -54,6 +56,18 @@ async def test_a_repeated_batch_is_harmless_and_another_one_is_refused(world: Wo
     assert (await world.ended("node-2", round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
     await world.add_batch(header, data)
     assert world.sink.calls == 1
+
+
+async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World) -> None:
+    """Larger than what a connection buffers: the sender is still writing when the node knows the answer."""
+    await world.start()
+    round_ = await world.open(RRShuffle(max_value=600, randomise=Fraction(1, 4)))
+    data = secrets.token_bytes(200 * 600 * round_.geometry.record_bytes(2))
+    header = world.header(round_, data, 200)
+    for _ in range(3):
+        await world.add_batch(header, data)
+    assert (await world.ended("node-2", round_.round_id)).error == "BadBatchError"
+    await world.add_batch(header, data)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from shuffledp_accountant.analysis import Analysis, Cost, analyse, largest_dista
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
-from shuffledp_core.errors import DocumentError
+from shuffledp_core.errors import DocumentError, ExpiredDocumentError
 from shuffledp_core.mechanisms import Mechanism
 
 PLAN: Final = "plan"
@@ -114,18 +114,26 @@ def certificate(
     )
 
 
-def recheck(claimed: Certificate) -> None:
+def recheck(claimed: Certificate, now: int | None = None) -> None:
     """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
 
-    1. What holds has a finite ε, and the bounds are in order.
-    2. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
+    1. It may still be relied upon.
+    2. What holds has a finite ε, and the bounds are in order.
+    3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
+
+    Args:
+        claimed: its signature is verified already.
+        now: milliseconds since 1970; None skips step 1, for the records of old rounds.
 
     Raises:
+        ExpiredDocumentError: step 1.
         DocumentError: a claim is better than the truth that is known; the message names it.
         CannotCertify: no bound can be computed for these parameters at all.
         UsageError: the parameters are outside the analysis' range.
     """
-    epsilon = claimed.epsilon  # 1
+    if now is not None and now > claimed.expires_at:  # 1
+        raise ExpiredDocumentError(f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now")
+    epsilon = claimed.epsilon  # 2
     if claimed.holds and epsilon.certified is None:
         raise DocumentError("the certificate says that it holds but names no finite epsilon; do not rely on it")
     if _number(epsilon.attained) > _number(epsilon.certified) * (1 + SLACK):
@@ -133,7 +141,7 @@ def recheck(claimed: Certificate) -> None:
             f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
             f"only {epsilon.certified} certified"
         )
-    setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 2
+    setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     found = analyse(Cost(claimed.mechanism, setting, claimed.delta))
     for name, said, truth in (
         ("epsilon", epsilon.certified, found.bounds.certified),

@@ -1,4 +1,4 @@
-"""The check of a round plan before anything is computed or charged. docs/protocol.md, "Open"."""
+"""The check of a round plan before anything is computed or charged. docs/protocol.md, "Opening"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accountant as a service: certify, settle, release, and what is left. docs/protocol.md, "Open" and "Close".
+"""The accountant as a service: certify, settle, release, and what is left. docs/protocol.md, "Opening" and "Close".
 
 `Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC, with the numerics in
 threads so that the loop answers health checks and queries meanwhile.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from shuffledp_core.config import ServiceConfig
+from shuffledp_core.config import BrokerConfig, ServiceConfig
 
 
 class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     """What the analyst needs beside the common keys. All times in seconds, above 0.
 
+    `broker`: where manifests and results are announced; None: nowhere.
     `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a restart).
     `mix_timeout_seconds`: from the end of the submissions until the last node has delivered.
     `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
     `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
     """
 
+    broker: BrokerConfig | None = None
     recovery_seconds: float = 60.0
     mix_timeout_seconds: float = 3600.0
     call_seconds: float = 30.0

@@ -44,7 +44,7 @@ PLAN: Final = "plan"
 """`Certificate.stage` before the round; `FINAL` for the reports that arrived."""
 FINAL: Final = "final"
 ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
-"""16 random bytes in hex, docs/protocol.md, "Open"; also what makes it safe as part of a file name."""
+"""16 random bytes in hex, docs/protocol.md, "Opening"; also what makes it safe as part of a file name."""
 
 _ONLY_HERE: Final = object()
 

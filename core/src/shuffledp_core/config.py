@@ -44,7 +44,6 @@ class ServiceConfig(Section, frozen=True, kw_only=True):
     root_key: str
     listen: str
     state: Path
-    broker: BrokerConfig | None = None
     log_level: str = "info"
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 
-from shuffledp_core.config import ServiceConfig
+from shuffledp_core.config import BrokerConfig, ServiceConfig
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     """A mix node's TOML file: the keys of every service, and these.
 
-    `workers` processes peel (0: one per processor). At most `max_submissions` submissions are received at a time,
-    each for at most `submission_seconds`. The next hop may be unreachable for `relay_seconds` before the round is
-    given up. A round that nobody continues within `abandoned_seconds` after its closing time is given up, too, so
-    that its key does not lie on the disk for ever.
+    Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per processor). At most
+    `max_submissions` submissions are received at a time, each for at most `submission_seconds`. The next hop may be
+    unreachable for `relay_seconds` before the round is given up. A round that nobody continues within
+    `abandoned_seconds` after its closing time is given up, too, so that its key does not lie on the disk for ever.
     """
 
+    broker: BrokerConfig | None = None
     workers: int = 0
     max_submissions: int = 256
     submission_seconds: float = 60.0

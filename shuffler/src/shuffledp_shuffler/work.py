@@ -1,4 +1,4 @@
-"""What a node does with a closed or delivered batch, in the background: mix, commit, erase, relay. docs/protocol.md.
+"""What a node does with a closed or delivered batch, in the background: mix, commit, erase, relay.
 
 Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done again. Nothing
 leaves the node before the permuted batch is committed, so a batch that is mixed twice is sent in one order only.

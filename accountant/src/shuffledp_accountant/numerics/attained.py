@@ -121,9 +121,7 @@ def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
     return math.ceil(min(best, 1e12))
 
 
-def attained_delta(
-    exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float
-) -> float:
+def attained_delta(exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float) -> float:
     """A lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
     growth = math.exp(min(epsilon, 700.0))
     low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (1 + growth)

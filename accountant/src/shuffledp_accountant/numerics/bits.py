@@ -118,7 +118,8 @@ class BitPair:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self._bits - 1)
-        return tuple(self._at(log_cdf(law, inside), threshold) for law in (self._first, self._second))  # type: ignore[return-value]
+        first, second = log_cdf(self._first, inside), log_cdf(self._second, inside)
+        return self._at(first, threshold), self._at(second, threshold)
 
     def _at(self, found: LogValues, threshold: Floats) -> LogValues:
         def replace(values: Floats) -> Floats:

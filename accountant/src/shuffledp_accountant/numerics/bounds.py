@@ -12,6 +12,7 @@ from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
+
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 
@@ -67,37 +68,44 @@ class CorruptedBounds:
     basis: tuple[str, ...]
 
 
+def _unknown(spec: object) -> UsageError:
+    return UsageError(f"no analysis of {type(spec).__name__} is known")
+
+
 @singledispatch
-def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
+def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG001
     """δ of one round at `epsilon`. Certified never below, attained never above the truth."""
-    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    raise _unknown(spec)
 
 
 @singledispatch
-def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
+def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
     """ε of one round at `delta`. Certified never below, attained never above the truth."""
-    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    raise _unknown(spec)
 
 
 @singledispatch
-def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
+def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
     """(ε_L, δ) when every node is corrupt. Never below the truth. ε_L counts as `setting.adjacency` says."""
-    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    raise _unknown(spec)
 
 
 @singledispatch
-def standard_error(spec: object, users: int) -> float:
+def standard_error(spec: object, users: int) -> float:  # noqa: ARG001
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count at worst."""
-    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    raise _unknown(spec)
 
 
 @singledispatch
 def certified_curve(
-    spec: object, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+    spec: object,
+    setting: Setting,  # noqa: ARG001
+    distance: int,  # noqa: ARG001
+    epsilons: NDArray[np.float64],  # noqa: ARG001
 ) -> NDArray[np.float64]:
     """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly `distance`.
 
     Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating pair (or above
     it), so that composition may build on it. Mechanisms without a metric ignore `distance`.
     """
-    raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    raise _unknown(spec)

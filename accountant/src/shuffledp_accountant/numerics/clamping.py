@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN
 
 from shuffledp_accountant.numerics.noise import LONGEST_SMALL_TABLE, table_length
 from shuffledp_accountant.numerics.table import NoiseTable, build_table
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN
 
 _OUTWARD = 1.0 + 1e-12
 """Covers the few roundings of a closed form."""
@@ -106,9 +106,7 @@ def least_padding_geo(epsilon_geo: Fraction, honest: int, delta: float, total_ep
     return _least(lambda c: geo_any_clamped(epsilon_geo, c, honest), delta, total_epsilon, roof)
 
 
-def least_padding_sgdl(
-    noise_epsilon: Fraction, shares: int, honest: int, delta: float, total_epsilon: float
-) -> int:
+def least_padding_sgdl(noise_epsilon: Fraction, shares: int, honest: int, delta: float, total_epsilon: float) -> int:
     """Smallest c with δ1 (1 + e^E) <= delta for sgdl-shuffle noise; arguments and errors as for geo-shuffle."""
     groups = -(-honest // shares)
     roof = closed_padding(float(noise_epsilon), groups, delta, total_epsilon)

@@ -38,7 +38,7 @@ from shuffledp_accountant.numerics.loss_distribution import (
 )
 from shuffledp_accountant.numerics.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, SGDLShuffle
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 
 COVER_TOLERANCE = 0.01
@@ -80,6 +80,7 @@ def grows_with_distance(spec: object) -> bool:  # noqa: ARG001
 
 
 @grows_with_distance.register(KRRHistogram)
+@grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)
 def _(spec: object) -> bool:  # noqa: ARG001

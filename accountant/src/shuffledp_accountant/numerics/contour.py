@@ -93,7 +93,7 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         while stop < len(order) and (stop - start + 1) * nodes[order[stop]] <= _MAX_NODES:
             stop += 1
         part = order[start:stop]
-        piece = _sum(law.rows(part), threshold[part], tilt[part], period[part], nodes[part], cumulative)
+        piece = _sum(law.rows(part), threshold[part], tilt[part], period[part], nodes[part], cumulative=cumulative)
         value[part], error[part] = piece
         start = stop
     total = np.log(np.maximum(value, 1e-300)) + scale
@@ -138,7 +138,7 @@ def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats) -> Floats:
 
 
 def _sum(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, cumulative: bool
+    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, *, cumulative: bool
 ) -> tuple[Floats, Floats]:
     """The trapezoidal sum divided by exp(scale), and the absolute error of it."""
     column = tilt[:, None]

@@ -11,8 +11,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle
 
 from shuffledp_accountant.numerics import attained
 from shuffledp_accountant.numerics.bounds import (
@@ -37,6 +35,8 @@ from shuffledp_accountant.numerics.sums import (
     is_metric,
     probes,
 )
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle
 
 _BASIS = (
     "S1-S5: exact divergence of the honest users' noise SGDL(h, φ), worst distance",
@@ -53,6 +53,7 @@ def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
         noise=sum_noise(Fraction(setting.honest), spec.epsilon_geo),
         clamped=geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest),
         local=lambda d: math.nextafter(rate * d, math.inf),
+        pure=math.nextafter(rate, math.inf),
         d_max=distances(spec.max_value, setting),
         metric=is_metric(setting),
     )

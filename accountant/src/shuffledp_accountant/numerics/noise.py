@@ -15,11 +15,11 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from shuffledp_core.errors import CannotCertify
 
 from shuffledp_accountant.numerics.contour import Floats, LogValues, log_cdf, log_pmf
 from shuffledp_accountant.numerics.pairs import hockey_stick, least_epsilon
 from shuffledp_accountant.numerics.table import NoiseTable, build_table
+from shuffledp_core.errors import CannotCertify
 
 LONGEST_TABLE = 250_000
 """Lattice points of a tabulated law; building one takes about 0.1 s."""
@@ -186,7 +186,10 @@ class NoNoise:
         return np.ones_like(epsilon), np.zeros_like(epsilon)
 
     def least(
-        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float  # noqa: ARG002
+        self,
+        distance: NDArray[np.int64],
+        delta: Floats | float,  # noqa: ARG002
+        clamped: float,  # noqa: ARG002
     ) -> tuple[Floats, Floats]:
         """No E is enough."""
         return np.full(len(distance), np.inf), np.zeros(len(distance))

@@ -104,14 +104,10 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     with np.errstate(over="ignore"):
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + 4 * error * mass + TINY
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
-    return Divergence(
-        np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second
-    )
+    return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
 
 
-def least_epsilon(
-    pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0
-) -> tuple[Floats, Floats]:
+def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
 
     Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the probability that
@@ -149,9 +145,7 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
     return _solve(pair, delta, cut, epsilon, logarithmic=False)[0], attained
 
 
-def _solve(
-    pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool
-) -> tuple[Floats, Floats]:
+def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool) -> tuple[Floats, Floats]:
     epsilon, attained = start.copy(), np.zeros_like(start)
     result = np.full_like(start, np.inf)
     active = np.flatnonzero(np.isfinite(start))

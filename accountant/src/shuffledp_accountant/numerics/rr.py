@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import RRShuffle
 
 from shuffledp_accountant.numerics.bits import BitPair
 from shuffledp_accountant.numerics.bounds import (
@@ -39,6 +37,8 @@ from shuffledp_accountant.numerics.sums import (
     probes,
 )
 from shuffledp_accountant.numerics.supremum import Boxes, Integers, certified_maximum, distance_boxes
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
 
 BLOCKS = 16
 """Blocks into which the numbers of ones are first cut; more where the maximum is."""
@@ -77,8 +77,8 @@ class BitShuffle:
         others = self.bits - boxes.d_high
         last = np.minimum(boxes.j_high, others)
         first = np.minimum(boxes.j_low, last)
-        floats = [array.astype(np.float64) for array in (others - last, first, boxes.d_high)]
-        return BitPair(*floats, self.flip)
+        zeros, ones = (others - last).astype(np.float64), first.astype(np.float64)
+        return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
 
     def _ends(self, distance: Integers) -> BitPair:
         """Two concrete datasets for each distance: all other bits 0, and all 1 (the other direction)."""

@@ -12,8 +12,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import SGDLShuffle
 
 from shuffledp_accountant.numerics import attained
 from shuffledp_accountant.numerics.bounds import (
@@ -45,6 +43,8 @@ from shuffledp_accountant.numerics.sums import (
     probes,
 )
 from shuffledp_accountant.numerics.table import NoiseTable, build_table
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import SGDLShuffle
 
 _PUBLISHED = "published: Theorem 5.1 of paper 002, false for larger distances and with its padding (S13)"
 
@@ -78,6 +78,7 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
         noise=sum_noise(Fraction(setting.honest, spec.shares), spec.noise_epsilon),
         clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
         local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
+        pure=local_total(spec.noise_epsilon, 1, 1) if setting.honest >= spec.shares else math.inf,
         d_max=distances(spec.max_value, setting),
         metric=is_metric(setting),
     )
@@ -87,9 +88,7 @@ def _basis(spec: SGDLShuffle, setting: Setting) -> tuple[str, ...]:
     if setting.honest >= spec.shares:
         noise = "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"
     else:
-        noise = (
-            f"S2: only {setting.honest} honest of {spec.shares} shares; recomputed for the noise that is there"
-        )
+        noise = f"S2: only {setting.honest} honest of {spec.shares} shares; recomputed for the noise that is there"
     return (
         noise,
         "S1-S5: exact divergence, worst distance",

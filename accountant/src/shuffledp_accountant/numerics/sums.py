@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from shuffledp_core.errors import UsageError
-from shuffledp_core.privacy import Adjacency
 
 from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_accountant.numerics.clamping import clamping_delta
 from shuffledp_accountant.numerics.contour import Floats
 from shuffledp_accountant.numerics.noise import SumNoise
 from shuffledp_accountant.numerics.supremum import Boxes, Integers, certified_maximum, distance_boxes
+from shuffledp_core.errors import UsageError
+from shuffledp_core.privacy import Adjacency
 
 NODES = 320
 """Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
@@ -32,9 +33,7 @@ def distances(max_value: int, setting: Setting) -> int:
     if setting.max_distance is None:
         return max_value
     if setting.max_distance > max_value:
-        raise UsageError(
-            f"max-distance must be at most the largest value, {max_value}, not {setting.max_distance}"
-        )
+        raise UsageError(f"max-distance must be at most the largest value, {max_value}, not {setting.max_distance}")
     return setting.max_distance
 
 
@@ -59,6 +58,7 @@ class NoisySum:
         clamped: δ1, probability that some honest user's noise leaves [-c, c]; rounded up.
         local: d -> total ε of one clamped report at distance d with δ = 0, rounded up; rises with d and
             local(d)/d falls.
+        pure: ε per unit of the unclamped noise at δ = 0; inf where it has less than one whole noise.
         d_max: largest distance.
         metric: whether ε counts per unit of distance.
     """
@@ -66,6 +66,7 @@ class NoisySum:
     noise: SumNoise
     clamped: float
     local: Callable[[int], float]
+    pure: float
     d_max: int
     metric: bool
 
@@ -120,7 +121,7 @@ class NoisySum:
         own = np.array([self.local(int(d)) for d in distance])
         if delta == 0.0:
             return own
-        return np.minimum(self.noise.least(distance, delta, self.clamped)[0], own)
+        return np.asarray(np.minimum(self.noise.least(distance, delta, self.clamped)[0], own), dtype=np.float64)
 
     def epsilon(self, delta: float) -> float:
         """Certified ε at δ (per unit under metric adjacency)."""
@@ -132,7 +133,7 @@ class NoisySum:
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             if target >= self.local(1):
                 return np.ones(len(boxes), dtype=np.bool_)
-            return self.curve(boxes.d_high, target * boxes.d_low) <= delta
+            return self.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
 
         def needed(boxes: Boxes) -> Floats:
             return self._least(boxes.d_high, delta) / boxes.d_low
@@ -140,7 +141,13 @@ class NoisySum:
         probe = np.array(probes(self.d_max))
         start = float((self._least(probe, delta) / probe).max())
         found = certified_maximum(distance_boxes(1, self.d_max), start, 2e-4, holds, needed)
-        return min(found, self.local(1))
+        return min(found, self.local(1), self._pure(delta))
+
+    def _pure(self, delta: float) -> float:
+        """The pure ε per unit where clamping alone costs at most δ, else inf."""
+        if math.isinf(self.pure):
+            return math.inf
+        return self.pure if clamping_delta(self.clamped, self.pure * self.d_max) <= delta else math.inf
 
     def points(self, distance: int, epsilons: Floats) -> Floats:
         """Certified δ for one distance at many total ε of any sign.

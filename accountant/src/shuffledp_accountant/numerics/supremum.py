@@ -20,6 +20,9 @@ Integers: TypeAlias = NDArray[np.int64]
 _AT_ONCE = 512
 """Boxes bounded in one call."""
 
+_FEW = 256
+"""Points that are all evaluated, without any slack."""
+
 _MOST = 6_000
 """Boxes bounded before the wanted number is raised: speed is bought with tightness, never with soundness."""
 
@@ -52,7 +55,7 @@ class Boxes:
     @property
     def points(self) -> NDArray[np.bool_]:
         """Which boxes are a single point."""
-        return (self.d_low == self.d_high) & (self.j_low == self.j_high)
+        return np.asarray((self.d_low == self.d_high) & (self.j_low == self.j_high), dtype=np.bool_)
 
     def cut(self, compositions: int) -> Boxes:
         """Each box halved on the side where more is lost: ln d, or half the share of compositions."""
@@ -71,8 +74,8 @@ def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) 
     """A first cover of low..high times 0..compositions."""
     edges = np.unique(np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])).astype(np.int64)
     lines = np.unique(np.round(np.linspace(0, compositions + 1, blocks + 1))).astype(np.int64)
-    d, j = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(lines) - 1), indexing="ij")
-    d, j = d.ravel(), j.ravel()
+    d = np.repeat(np.arange(len(edges) - 1), len(lines) - 1)
+    j = np.tile(np.arange(len(lines) - 1), len(edges) - 1)
     return Boxes(edges[d], edges[d + 1] - 1, lines[j], lines[j + 1] - 1)
 
 
@@ -94,6 +97,10 @@ def certified_maximum(
         needed: for boxes of one point, a bound of f there.
         compositions: range of j, for deciding how to cut.
     """
+    if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= _FEW:
+        while not boxes.points.all():
+            boxes = boxes.take(boxes.points).joined(boxes.take(~boxes.points).cut(compositions))
+        return float(needed(boxes).max())
     target, spent = start * (1.0 + slack), 0
     while len(boxes):
         now = np.arange(max(0, len(boxes) - _AT_ONCE), len(boxes))

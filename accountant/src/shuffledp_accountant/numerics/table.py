@@ -49,9 +49,7 @@ class NoiseTable:
             low = np.log1p(-np.exp(np.minimum(inner.high, -1e-300)))
             high = np.log1p(-np.exp(inner.low))
         slack = 4 * UNIT
-        return LogValues(
-            np.where(point > 0, right.low, low - slack), np.where(point > 0, right.high, high + slack)
-        )
+        return LogValues(np.where(point > 0, right.low, low - slack), np.where(point > 0, right.high, high + slack))
 
     def _extended(self, values: Floats, point: Floats) -> LogValues:
         inside = np.minimum(point, self.last).astype(np.int64)
@@ -112,7 +110,9 @@ class NoiseTable:
         peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
         with np.errstate(over="ignore"):
             # The bound is convex in e^E: beyond the E where the clamping part alone is delta/2 look no further.
-            roof = np.minimum(peak, np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf)
+            roof = np.minimum(
+                peak, np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf
+            )
         certified, attained = np.zeros_like(steps), np.zeros_like(steps)
         best = np.full_like(steps, np.inf)
         high, low = roof.copy(), roof.copy()

@@ -23,7 +23,7 @@ def respond(asked: Question, view: View) -> None:
         ConfigError: the picture cannot be written.
     """
     if view.plot is not None:
-        from shuffledp_sim.accounting.curves import check_plot, draw
+        from shuffledp_sim.accounting.drawing import check_plot, draw
 
         check_plot(view.plot)
     found = answer(asked)

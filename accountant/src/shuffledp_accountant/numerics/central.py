@@ -1,0 +1,113 @@
+"""Central baselines: what a trusted curator would publish, to compare the shuffled sums with.
+
+The geometric mechanism (Ghosh, Roughgarden, Sundararajan 2009) in closed form and the Gaussian mechanism after
+Balle and Wang 2018, Theorem 8. docs/accounting.md, Proposition S16. Both are exact up to rounding, which goes
+outward by `_MARGIN`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import log_ndtr
+
+from shuffledp_core.errors import UsageError
+
+_MARGIN = 1e-13
+"""Relative rounding of one term; far above that of exp, expm1 and log_ndtr at the arguments used."""
+
+
+def _positive(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{name} must be above 0 and finite, not {value}")
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise UsageError(f"delta must be between 0 and 1, not {delta}")
+
+
+def geometric_delta(noise_epsilon: float, distance: int, epsilon: float) -> float:
+    """δ at total ε of x + discrete Laplace(noise_epsilon) when x changes by `distance`; rounded up.
+
+    HS = 1 - (φ^(t+1) + e^ε φ^(d-t))/(1+φ), t = floor((d - ε/noise_epsilon)/2); 0 from ε = noise_epsilon d on.
+    Source: docs/accounting.md, Proposition S16.
+
+    Raises:
+        UsageError: noise_epsilon not above 0, distance below 1, epsilon below 0.
+    """
+    _positive("noise_epsilon", noise_epsilon)
+    if distance < 1:
+        raise UsageError(f"distance must be at least 1, not {distance}")
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    if epsilon >= noise_epsilon * distance:
+        return 0.0
+    best = math.floor((distance - epsilon / noise_epsilon) / 2)
+    ratio = math.exp(-noise_epsilon)
+    # Where e^ε φ^(d-t) and φ^(t+1) sum to nearly 1 + φ the rounding of both is absolute, hence the margin.
+    outside = math.exp(-noise_epsilon * (best + 1)) + math.exp(epsilon - noise_epsilon * (distance - best))
+    slack = _MARGIN * (1 + noise_epsilon * distance)
+    return min(1.0, max(0.0, 1.0 - outside / (1.0 + ratio)) + slack)
+
+
+def geometric_epsilon(noise_epsilon: float, distance: int, delta: float) -> float:
+    """Smallest total ε of the geometric mechanism at δ, found from above. Errors as `geometric_delta`."""
+    _check_delta(delta)
+    low, high = 0.0, noise_epsilon * distance
+    if geometric_delta(noise_epsilon, distance, 0.0) <= delta:
+        return 0.0
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        if geometric_delta(noise_epsilon, distance, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
+    """δ of the Gaussian mechanism: Φ(Δ/2σ - εσ/Δ) - e^ε Φ(-Δ/2σ - εσ/Δ); rounded up.
+
+    Source: Balle and Wang 2018, Theorem 8; docs/accounting.md, Proposition S16.
+
+    Raises:
+        UsageError: sigma or sensitivity not above 0, epsilon below 0.
+    """
+    _positive("sigma", sigma)
+    _positive("sensitivity", sensitivity)
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    half, drift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
+    first = float(log_ndtr(half - drift))
+    second = epsilon + float(log_ndtr(-half - drift))
+    if first < -745:
+        return 5e-324
+    # The logarithms carry relative errors, which grow with their size.
+    slack = _MARGIN * (1 + abs(first) + abs(second) + epsilon)
+    return min(1.0, math.exp(first) * max(0.0, -math.expm1(second - first)) + 2 * slack * math.exp(first))
+
+
+def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
+    """Smallest σ, found from above, for which the Gaussian mechanism is (ε, δ); same unit as the sensitivity.
+
+    Source: Balle and Wang 2018, Algorithm 1; docs/accounting.md, Proposition S16.
+
+    Raises:
+        UsageError: an argument out of range.
+    """
+    _check_delta(delta)
+    _positive("sensitivity", sensitivity)
+    high = sensitivity
+    while gaussian_delta(high, sensitivity, epsilon) > delta:
+        high *= 2
+        if high > sensitivity * 1e15:
+            raise UsageError(f"no sigma gives delta {delta:g} at epsilon {epsilon:g}")
+    low = 0.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        if middle > 0 and gaussian_delta(middle, sensitivity, epsilon) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
