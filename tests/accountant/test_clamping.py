@@ -7,6 +7,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from shuffledp_accountant.numerics import geo, sgdl
 from shuffledp_accountant.numerics.clamping import (
     clamping_delta,
@@ -91,7 +92,8 @@ def test_the_closed_form_is_always_enough(epsilon: Fraction, honest: int, delta:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "groups", "delta", "total"), [(0.0, 1, 0.1, 1.0), (1.0, 0, 0.1, 1.0), (1.0, 1, 1.0, 1.0), (1.0, 1, 0.1, -1.0)]
+    ("epsilon", "groups", "delta", "total"),
+    [(0.0, 1, 0.1, 1.0), (1.0, 0, 0.1, 1.0), (1.0, 1, 1.0, 1.0), (1.0, 1, 0.1, -1.0)],
 )
 def test_arguments_out_of_range_are_refused(epsilon: float, groups: int, delta: float, total: float) -> None:
     with pytest.raises(UsageError):

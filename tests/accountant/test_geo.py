@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from shuffledp_accountant.numerics import geo
 from shuffledp_accountant.numerics.bounds import (
     Setting,

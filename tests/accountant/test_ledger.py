@@ -207,7 +207,7 @@ def test_when_signing_fails_nothing_is_charged(ledger: Ledger) -> None:
 
 def test_a_change_by_somebody_else_while_signing_is_taken_into_account(ledger: Ledger) -> None:
     sign, seen = signer()
-    interrupted = []
+    interrupted: list[Account] = []
 
     def slow(account: Account) -> bytes:
         if not interrupted:

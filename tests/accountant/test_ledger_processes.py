@@ -50,30 +50,20 @@ def ledger(url: str) -> Iterator[Ledger]:
     yield from opened(url)
 
 
-def test_processes_that_reserve_at_once_never_overspend_and_waste_nothing(url: str) -> None:
-    # All three create the database, too: the migration runs once.
-    workers = [start(url, "reserve", f"{name}0", 8) for name in "abc"]
-    answers = [line for worker in workers for line in finish(worker)]
-    reserved = {line[1]: line[2] for line in answers if line[0] == "reserved"}
+def test_processes_that_reserve_at_once_never_overspend_waste_nothing_and_charge_each_round_once(url: str) -> None:
+    # All three create the database, too: the migration runs once. Two of them ask for the same rounds.
+    workers = [start(url, "reserve", name, 5) for name in ("a0", "a0", "b0")]
+    answers = [tuple(line) for worker in workers for line in finish(worker)]
     ledger = next(opened(url))
     statement = ledger.statement("demo")
     ledger.close()
-    assert {c.round_id: sha256(c.plan_certificate).hexdigest() for c in statement.charges} == reserved
-    assert [c.entry for c in statement.charges] == list(range(1, len(reserved) + 1))
+    stored = {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in statement.charges}
+    assert {line for line in answers if line[0] == "reserved"} == stored
+    assert [c.entry for c in statement.charges] == list(range(1, len(stored) + 1))
     assert statement.spent.epsilon <= LIMIT
     one_more = [c.cost for c in statement.charges] + [statement.charges[0].cost]
     assert spent(one_more, Adjacency.STANDARD, DELTA).epsilon > LIMIT
-    assert sum(line[0] == "refused" for line in answers) == 24 - len(reserved) > 0
-
-
-def test_processes_that_reserve_the_same_rounds_at_once_charge_each_once(url: str) -> None:
-    workers = [start(url, "reserve", "a0", 4) for _ in range(2)]
-    answers = {tuple(line) for worker in workers for line in finish(worker) if line[0] == "reserved"}
-    ledger = next(opened(url))
-    charges = ledger.statement("demo").charges
-    ledger.close()
-    assert {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in charges} == answers
-    assert len(charges) == 4
+    assert any(line[0] == "refused" for line in answers)
 
 
 def test_a_process_killed_before_the_commit_has_charged_nothing(url: str, ledger: Ledger) -> None:
@@ -95,7 +85,7 @@ def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str,
 
 
 def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(url: str) -> None:
-    rounds, kills, answered = 100, 3, dict[tuple[str, str], str]()
+    rounds, kills, answered = 100, 2, dict[tuple[str, str], str]()
     for attempt in range(kills + 1):
         worker = start(url, "life", "c0", rounds, limit=100.0)
         assert worker.stdout is not None

@@ -16,10 +16,11 @@ from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device, now_milliseconds
+from shuffledp_client.device import Device
 from shuffledp_client.state import SubmissionStore
 from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff, with_retries
+from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
@@ -345,7 +346,7 @@ def run_cli(*arguments: str, entered: str = "") -> subprocess.CompletedProcess[s
 def test_the_command_line_submits_from_standard_input_and_verifies(
     tmp_path: Path, deployment: Deployment, config: Path
 ) -> None:
-    now = now_milliseconds()
+    now = system_clock()
     draft = Draft(
         deployment,
         certificate={"expires_at": now + 3_600_000},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -12,9 +11,9 @@ from shuffledp_analyst.ending import Surroundings
 from shuffledp_analyst.peers import Peers
 from shuffledp_analyst.records import Records
 from shuffledp_analyst.service import make_service
-from shuffledp_core.documents.models import Roster
+from shuffledp_core.clock import system_clock
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import Identity, load_identity, load_roster
+from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.transport.announce import Announcer
 from shuffledp_core.transport.service import Service
 
@@ -30,8 +29,7 @@ class Analyst:
 def assemble(config: AnalystConfig) -> Analyst:
     """The analyst of a configuration. Raises `ConfigError` for keys or a state folder that cannot be used."""
     roster = load_roster(config.roster, config.root_key)
-    identity = load_identity(config.keys, config.name)
-    _check_identity(roster, identity)
+    identity = load_party(roster, "analyst", config.name, config.keys)
     announcer = None if config.broker is None else Announcer(config.broker)
     coordinator = Coordinator(
         Surroundings(
@@ -40,7 +38,7 @@ def assemble(config: AnalystConfig) -> Analyst:
             identity=identity,
             peers=Peers(config, roster),
             records=_open_records(config),
-            clock=_clock,
+            clock=system_clock,
             publish=_nowhere if announcer is None else announcer.publish,
         ),
         roster,
@@ -49,24 +47,11 @@ def assemble(config: AnalystConfig) -> Analyst:
     return Analyst(make_service(config, roster, coordinator), background)
 
 
-def _check_identity(roster: Roster, identity: Identity) -> None:
-    party = roster.the("analyst")
-    if (party.name, party.identity_key) != (identity.name, identity.public_key.hex()):
-        raise ConfigError(
-            f"{identity.name!r} with the key configured here is not the roster's analyst {party.name!r}; "
-            "check `name` and `keys`"
-        )
-
-
 def _open_records(config: AnalystConfig) -> Records:
     try:
         return Records(config.state)
     except OSError as error:
         raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
-
-
-def _clock() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _nowhere(topic: str, payload: bytes) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,16 +12,12 @@ from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.errors import RoundFailed, RoundStateError, UnknownRoundError
 from shuffledp_core.keys import load_roster
 
 POLL_SECONDS: Final = 0.5
 """Between two questions for a result that is not there yet."""
-
-
-def now_milliseconds() -> int:
-    """The system's clock, in milliseconds since 1970 (UTC)."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -39,9 +33,7 @@ class Submitted:
 class Device:
     """A configured client. Methods raise the typed errors of the steps they run."""
 
-    def __init__(
-        self, config: ClientConfig, backoff: Backoff | None = None, clock: Callable[[], int] = now_milliseconds
-    ) -> None:
+    def __init__(self, config: ClientConfig, backoff: Backoff | None = None, clock: Clock = system_clock) -> None:
         self._config = config
         self._backoff = backoff or Backoff()
         self._clock = clock

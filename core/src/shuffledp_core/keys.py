@@ -59,6 +59,21 @@ def load_identity(folder: Path, name: str) -> Identity:
     return Identity(name, key)
 
 
+def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
+    """The identity of a service, checked to be the roster's party of that role and name.
+
+    Raises `ConfigError` when the roster has no such party, or another key for it.
+    """
+    identity = load_identity(folder, name)
+    named = [party for party in roster.parties if party.role == role and party.name == name]
+    if not named:
+        known = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
+        raise ConfigError(f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check `name`")
+    if named[0].identity_key != identity.public_key.hex():
+        raise ConfigError(f"the identity key in {folder} is not the one the roster names for {name!r}; check `keys`")
+    return identity
+
+
 def parse_hex_key(text: str, what: str) -> bytes:
     """32 bytes from hex; `ConfigError` names what was wrong."""
     try:

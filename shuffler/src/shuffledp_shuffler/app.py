@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 
 import grpc
 
-from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import load_identity, load_roster
+from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.announce import Announcer, status_topic
 from shuffledp_core.transport.service import Service, run_until_signal
@@ -23,23 +22,14 @@ from shuffledp_shuffler.store import Store
 from shuffledp_shuffler.work import Work
 
 
-def milliseconds() -> int:
-    """The time, in whole milliseconds since 1970 (UTC)."""
-    return time.time_ns() // 1_000_000
-
-
-def build(config: NodeConfig, clock: Callable[[], int] = milliseconds) -> tuple[MixNode, Service]:
+def build(config: NodeConfig, clock: Clock = system_clock) -> tuple[MixNode, Service]:
     """A node and the server in front of it; `recover` the node before the server starts.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state folder, and
     `DocumentError` for a roster that is not signed by the pinned root key.
     """
     roster = load_roster(config.roster, config.root_key)
-    if config.name not in {party.name for party in roster.nodes()}:
-        raise ConfigError(f"the roster of {roster.deployment!r} has no mix node {config.name!r}; check `name`")
-    identity = load_identity(config.keys, config.name)
-    if identity.public_key.hex() != roster.party(config.name).identity_key:
-        raise ConfigError(f"the identity key in {config.keys} is not the one the roster names for {config.name!r}")
+    identity = load_party(roster, "node", config.name, config.keys)
     store = Store(config.state)
     parts = Parts(
         identity=identity,
@@ -69,6 +59,7 @@ async def run(config: NodeConfig) -> None:
         announcer = Announcer.with_status(config.broker, status_topic(deployment, config.name))
         background.append(announcer.run)
     try:
+        await node.warm()
         await node.recover()
         await run_until_signal(service, background=background)
     finally:

@@ -68,6 +68,10 @@ class MixNode:
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
 
+    async def warm(self) -> None:
+        """Starts the peeling processes before the first round needs them."""
+        await self._parts.work.pool.warm()
+
     async def recover(self) -> None:
         """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself."""
         for folder in self._parts.store.folders():

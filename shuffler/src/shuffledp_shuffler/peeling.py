@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -30,6 +31,11 @@ class PeelPool:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
+
+    async def warm(self) -> None:
+        """Starts the workers now, so that the first round does not wait for them."""
+        pool, loop = self._started(), asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self._workers)))
 
     async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[bytes], None]) -> None:
         """Peels every piece and hands the results to `place`, in order; memory: some pieces per worker.

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_client.board import check_board, check_result
-from shuffledp_client.device import now_milliseconds
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.transport import AnalystReader, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
@@ -89,7 +89,7 @@ class Fleet:
         """The verified round, as every client finds it."""
 
         def verified(data: bytes) -> VerifiedRound:
-            population, now = self._system.population, now_milliseconds()
+            population, now = self._system.population, system_clock()
             return verify_round(parse_announcement(data), self._roster, ANY_ROUND, population, now, self._round_id)
 
         return await find_round(self._roster, self._keys, self._system.broker, verified, round_id=self._round_id)

@@ -112,7 +112,12 @@ _MAKERS: Final[dict[tuple[bool, bool], Callable[..., Any]]] = {
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
 
-_GONE: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+_GONE: Final = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,  # also what a caller sees whose stream was refused while it was still writing
+}
 
 
 def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
