@@ -36,7 +36,7 @@ def _divergence(shape: float, ratio: float, distance: int, epsilon: float, reach
 @pytest.mark.parametrize(("shape", "ratio"), [(0.001, 0.9), (0.4, 0.5), (1.0, 0.8), (2.5, 0.3), (40.0, 0.9)])
 def test_a_tabulated_law_agrees_with_fifty_digits(shape: float, ratio: float) -> None:
     table = build_table(shape, ratio, table_length(shape, ratio))
-    points = np.array([0, 1, 2, 7, 30, 150])
+    points = np.array([0, 1, 2, 7, 30, 90])
     found = table.mass(points.astype(float))
     for index, point in enumerate(points):
         truth = float(mpmath.log(_mass(shape, ratio, int(point))))

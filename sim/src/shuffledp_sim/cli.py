@@ -115,9 +115,6 @@ def main() -> None:
     except ShuffleDPError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

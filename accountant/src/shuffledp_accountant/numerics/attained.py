@@ -85,8 +85,11 @@ class ClampedSum:
         return max(0.0, float(np.log(top[good] / (far[good] + self.error)).max()) - 1e-9)
 
 
-def clamped_sum(user: Clamped, honest: int, d_max: int) -> ClampedSum | None:
-    """The sum of `honest` reports of 0, or None where the window or the rounding error would be too large."""
+def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> ClampedSum | None:
+    """The sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
+
+    `inexact` is the total variation by which the pmf of one user may be off.
+    """
     first, report = user.report(0)
     support = first + np.arange(len(report), dtype=np.float64)
     reach = max(_reach(report, support, honest, 1), _reach(report, -support, honest, 1))
@@ -102,7 +105,7 @@ def clamped_sum(user: Clamped, honest: int, d_max: int) -> ClampedSum | None:
     # turns the 2-norm of the error of the pmf into one of its partial sums (Higham, Theorem 24.2).
     eta = 16 * UNIT * math.log2(points)
     norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()))
-    error = (honest + 4) * eta * norm + 4 * _LOST + points * UNIT
+    error = (honest + 4) * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
     return ClampedSum(user, points, others, error) if error < 1e-3 else None
 
 

@@ -127,20 +127,15 @@ class BitPair:
 
         return LogValues(replace(found.low), replace(found.high))
 
-    def log_ratio(self, threshold: Floats) -> Floats:
+    def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
         inside = np.clip(threshold, 0.0, self._bits)
-        ratio = log_pmf(self._first, inside).low - log_pmf(self._second, inside).low
-        return np.where(threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, ratio))
+        near, far = log_pmf(self._first, inside), log_pmf(self._second, inside)
 
-    def ratio_error(self) -> float:
-        """Twice the largest error of a log pmf near the mean and twelve deviations off."""
-        law, worst = self._first, 0.0
-        middle, spread = law.mean(np.zeros(self.count())), self.spread()
-        for step in (-12.0, 0.0, 12.0):
-            found = log_pmf(law, np.clip(np.round(middle + step * spread), 0.0, self._bits))
-            worst = max(worst, float((found.high - found.low).max()))
-        return 2 * worst
+        def replace(values: Floats) -> Floats:
+            return np.where(threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, values))
+
+        return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
         """Midpoint of the tilted means where the generating functions differ by e^-E."""

@@ -1,9 +1,8 @@
 """Several rounds on the same people: what they leak together.
 
 Each round's certified curve is put on a grid as a privacy loss distribution and convolved (docs/accounting.md,
-propositions C1 to C4); subsampled rounds use C5; guarantees with δ = 0 may also simply be added (C6). The
-answer is the smallest of these sound bounds. Rounds may differ and may be chosen adaptively, as long as the
-sequence of settings and specs was fixed (or each was charged) beforehand.
+propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
+smallest of these sound bounds. What a round asks may depend on earlier answers; its spec and setting may not.
 
 Under metric adjacency the changed user's value moves by the same distance d in every round, ε is per unit of d,
 and the worst d in 1..d_max counts.
@@ -43,6 +42,12 @@ from shuffledp_core.privacy import Adjacency
 
 COVER_TOLERANCE = 0.01
 """Relative slack at which the search over distances stops refining its cover."""
+
+METRIC_STEPS = 200
+"""Grid steps per interval of distances: about 3 parts in 10,000 of ε, below `COVER_TOLERANCE`."""
+
+MOST_SHARES = 64
+"""Rounds beyond which splitting δ equally is never worth its evaluations."""
 
 LARGEST_TIMES = 10**6
 """Most repetitions of one round."""
@@ -116,7 +121,7 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     if not rounds:
         raise UsageError("composition needs at least one round")
     for r in rounds:
-        if not _composable(r.spec):
+        if certified_curve.dispatch(type(r.spec)) is certified_curve.dispatch(object):
             raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
     kinds = {r.setting.adjacency for r in rounds}
     if len(kinds) > 1:
@@ -149,7 +154,35 @@ def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
         return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
-    return _worst_over_distances(lambda a, b: _composed(rounds, a, b, delta, steps).epsilon(delta) / a, d_max)
+    # The cover is looser than the grid: a coarser one is good enough for each of its many intervals.
+    coarse = min(steps, METRIC_STEPS)
+    totals: dict[tuple[int, int], float] = {}
+
+    def ceiling(low: int, high: int) -> float:
+        key = _interval(rounds, low, high)
+        if key not in totals:
+            totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
+        return totals[key] / low
+
+    return _worst_over_distances(ceiling, d_max)
+
+
+def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
+    """What an interval's curve depends on: its end alone where all curves grow with the distance."""
+    return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
+
+
+def _by_shares(rounds: Sequence[Round], delta: float) -> float:
+    """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
+    total = sum(r.times for r in rounds)
+    share = delta / total * (1 - 2.0**-50)
+    if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
+        return math.inf
+    try:
+        summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
+    except (CannotCertify, UsageError):
+        return math.inf
+    return summed * (1 + 2.0**-50 * (len(rounds) + 2))
 
 
 def _pure(item: Round) -> float:
@@ -166,10 +199,6 @@ def _pure(item: Round) -> float:
             found = min(found, answer.epsilon)
     # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
     return found if item.setting.adjacency is Adjacency.METRIC else subsampled_epsilon(found, item.rate)
-
-
-def _composable(spec: object) -> bool:
-    return certified_curve.dispatch(type(spec)) is not certified_curve.dispatch(object)
 
 
 def _by_addition(rounds: Sequence[Round]) -> float:
@@ -200,11 +229,16 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
         convolved = _by_distribution(rounds, adjacency, delta, steps)
     except CannotCertify as refusal:
         reason = str(refusal)
-    best = min(added, convolved)
+    shared = _by_shares(rounds, delta)
+    best = min(added, shared, convolved)
     if math.isinf(best):
         raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
-    name = "C6: pure guarantees added" if best == added else "C1-C4: privacy loss distributions convolved"
-    return best, _basis(name, adjacency, rounds)
+    names = {
+        added: "C6: pure guarantees added",
+        shared: "C6: guarantees at equal shares of delta added",
+        convolved: "C1-C4: privacy loss distributions convolved",
+    }
+    return best, _basis(names[best], adjacency, rounds)
 
 
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:

@@ -24,7 +24,7 @@ from shuffledp_accountant.numerics.bounds import (
     standard_error,
 )
 from shuffledp_accountant.numerics.clamping import geo_any_clamped
-from shuffledp_accountant.numerics.contour import Floats
+from shuffledp_accountant.numerics.contour import UNIT, Floats
 from shuffledp_accountant.numerics.noise import rounded_ratio, sum_noise
 from shuffledp_accountant.numerics.sums import (
     NoisySum,
@@ -67,7 +67,8 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
         return None
     size = np.abs(np.arange(-length, length + 1, dtype=np.float64))
     pmf = (1 - ratio) / (1 + ratio) * np.exp(-size * float(spec.epsilon_geo))
-    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max)
+    inexact = 64 * UNIT * (2 + 1 / float(spec.epsilon_geo))
+    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
 
 
 def _probes(item: NoisySum) -> list[int]:

@@ -133,19 +133,14 @@ class ShiftedPair:
         """ln P(Y <= t), ln P(Y <= t - d)."""
         return log_cdf(self.law, threshold), log_cdf(self.law, threshold - self.distance)
 
-    def log_ratio(self, threshold: Floats) -> Floats:
+    def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/P(t - d); infinite where less than e^-100 remains below t, which is charged to `TINY`."""
         floor = -float(table_length(self.law.shape, self.law.ratio))
         inside = np.maximum(threshold, floor)
-        ratio = log_pmf(self.law, inside).low - log_pmf(self.law, inside - self.distance).low
-        return np.where(threshold < floor, np.inf, ratio)
-
-    def ratio_error(self) -> float:
-        """Twice the largest error of a log pmf within twelve deviations."""
-        spread = float(self.spread()[0])
-        probes = np.array([-12.0, -6.0, 0.0, 6.0, 12.0]) * spread
-        found = log_pmf(self.law, np.round(probes))
-        return 2.0 * float((found.high - found.low).max())
+        near, far = log_pmf(self.law, inside), log_pmf(self.law, inside - self.distance)
+        lost = threshold < floor
+        low, high = near.low - far.high, near.high - far.low
+        return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))
 
     def guess(self, epsilon: Floats) -> Floats:
         """Midpoint of the tilted means at s = -E/d."""
@@ -220,8 +215,10 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
     if size >= CONTOUR_FROM or (size >= 8 and needed > LONGEST_TABLE):
         return ContourNoise(SgdlLaw(size, ratio))
     if size >= 1 and needed > LONGEST_TABLE:
-        # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser.
-        return build_table(1.0, ratio, min(table_length(1.0, ratio), LONGEST_SMALL_TABLE))
+        # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser. Without a
+        # table only what is pure is certified.
+        needed = table_length(1.0, ratio)
+        return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
     if needed > LONGEST_SMALL_TABLE:
         raise CannotCertify(
             f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about {needed} relevant "

@@ -40,11 +40,8 @@ class OrderedPair(Protocol):
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t)."""
 
-    def log_ratio(self, threshold: Floats) -> Floats:
-        """ln P(t)/Q(t), computed; +inf below the support, -inf above it. Its error is `ratio_error`."""
-
-    def ratio_error(self) -> float:
-        """A bound on the error of `log_ratio` where it is finite."""
+    def log_ratio(self, threshold: Floats) -> LogValues:
+        """ln P(t)/Q(t), bracketed; +inf below the support, -inf above it."""
 
     def guess(self, epsilon: Floats) -> Floats:
         """A threshold near the last one whose ratio is at least e^E; it need not be exact."""
@@ -72,8 +69,8 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> Floats:
     high = low + 1.0
     reach = 1.0
     for _ in range(64):
-        too_high = pair.log_ratio(low) < epsilon
-        too_low = pair.log_ratio(high) >= epsilon
+        too_high = pair.log_ratio(low).low < epsilon
+        too_low = pair.log_ratio(high).low >= epsilon
         if not (too_high.any() or too_low.any()):
             break
         reach *= 2.0
@@ -83,7 +80,7 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> Floats:
         )
     while (high - low > 1.0).any():
         middle = np.floor(0.5 * (low + high))
-        holds = pair.log_ratio(middle) >= epsilon
+        holds = pair.log_ratio(middle).low >= epsilon
         low, high = np.where(holds, middle, low), np.where(holds, high, middle)
     return low
 
@@ -91,18 +88,22 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> Floats:
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     """HS_E(P||Q) for each row, E >= 0 in nats (total), bracketed; shape (rows,).
 
-    The computed best threshold may be off where the ratio is within its error of e^E. Each point in doubt
-    adds at most 2 errors of its own mass, and all of them lie below t + R once the ratio there is clearly
-    smaller than e^E; otherwise the whole mass 1 is charged. Source: docs/accounting.md, Proposition S4.
+    At the computed best threshold t the ratio is at least e^E for certain; just above it, it is at most
+    e^(E+error). Points that were left out wrongly add at most `error` of their mass, and all of them lie below
+    t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is charged. Source:
+    docs/accounting.md, Proposition S4.
     """
     best = _last_at_least(pair, epsilon)
     first, second = pair.cdf(best)
-    error = pair.ratio_error()
-    beyond = best + np.ceil(pair.spread() / 64.0)
-    clear = pair.log_ratio(beyond) < epsilon - 2 * error
+    above = pair.log_ratio(best + 1.0)
+    sound = (pair.log_ratio(best).low >= epsilon) & (above.low < epsilon)
+    with np.errstate(invalid="ignore"):
+        error = np.nan_to_num(above.high - above.low, nan=0.0)
+    beyond = best + 1.0 + np.ceil(pair.spread() / 64.0)
+    clear = pair.log_ratio(beyond).high < epsilon
     mass = np.where(clear, np.exp(np.minimum(pair.cdf(beyond)[0].high, 0.0)), 1.0)
     with np.errstate(over="ignore"):
-        upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + 4 * error * mass + TINY
+        upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + error * mass + TINY
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
     return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
 

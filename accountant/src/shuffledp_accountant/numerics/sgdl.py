@@ -25,7 +25,7 @@ from shuffledp_accountant.numerics.bounds import (
     standard_error,
 )
 from shuffledp_accountant.numerics.clamping import sgdl_any_clamped
-from shuffledp_accountant.numerics.contour import Floats
+from shuffledp_accountant.numerics.contour import UNIT, Floats
 from shuffledp_accountant.numerics.noise import (
     LONGEST_SMALL_TABLE,
     rounded_ratio,
@@ -104,7 +104,10 @@ def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | 
         return None
     half = np.exp(law.log_pmf)
     pmf = np.concatenate([half[:0:-1], half])
-    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max)
+    # Weights err relative to P(0), so that only the mass off 0 is uncertain.
+    relative = law.margin + 16 * UNIT * (2 + 1 / float(spec.noise_epsilon))
+    inexact = 4 * relative * (1 - float(half[0])) + 16 * UNIT
+    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
 
 
 def _probes(item: NoisySum) -> list[int]:

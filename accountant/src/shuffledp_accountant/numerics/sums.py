@@ -25,7 +25,8 @@ from shuffledp_core.privacy import Adjacency
 NODES = 320
 """Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
 
-_DOWN = 1.0 - 1e-9
+_DOWN = 1.0 - 1e-8
+"""The attained side is computed with φ rounded down, which changes ε by at most 1e-10 of itself."""
 
 
 def distances(max_value: int, setting: Setting) -> int:

@@ -152,17 +152,17 @@ class TablePair:
         """ln P(Y <= t), ln P(Y <= t - d), by symmetry."""
         return self.table.at_least(-threshold), self.table.at_least(self.distance - threshold)
 
-    def log_ratio(self, threshold: Floats) -> Floats:
+    def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/P(t - d), of the law continued beyond W by the ratio φ, which is log-concave too.
 
         Below -W it is called infinite: that mass is charged to `TINY`, and the search for a threshold ends.
         """
-        ratio = self.table.mass(threshold).low - self.table.mass(threshold - self.distance).low
-        return np.where(threshold < -self.table.last, np.inf, ratio)
-
-    def ratio_error(self) -> float:
-        """Twice the common margin."""
-        return 2 * self.table.margin
+        far = threshold - self.distance
+        ratio = self.table.mass(threshold).low - self.table.mass(far).low
+        beyond = np.maximum(np.maximum(np.abs(threshold), np.abs(far)) - self.table.last, 0.0)
+        error = 2 * self.table.margin + 16 * UNIT * beyond * -math.log(self.table.ratio)
+        lost = threshold < -self.table.last
+        return LogValues(np.where(lost, np.inf, ratio - error), np.where(lost, np.inf, ratio + error))
 
     def guess(self, epsilon: Floats) -> Floats:
         """The middle: bisection finds the rest."""

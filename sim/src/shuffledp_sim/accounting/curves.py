@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from shuffledp_accountant.numerics import clones, geo
-from shuffledp_accountant.numerics.bounds import Setting, delta_bounds, epsilon_bounds
-from shuffledp_accountant.numerics.composition import Round, compose_delta
+from shuffledp_accountant.numerics.bounds import (
+    Bounds,
+    Setting,
+    certified_curve,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_accountant.numerics.composition import Round, compose_epsilon, grows_with_distance
+from shuffledp_accountant.numerics.loss_distribution import Repeated, compose_curves
+from shuffledp_accountant.numerics.target import SEARCH_STEPS
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.answers import Answer
 from shuffledp_sim.accounting.questions import Question
 
@@ -24,8 +33,8 @@ if TYPE_CHECKING:
 
 FIRST_POINTS: Final = 9
 MOST_POINTS: Final = 36
-COMPOSED_POINTS: Final = 13
-"""A composed curve costs about as much at every point as a whole answer."""
+METRIC_POINTS: Final = 6
+"""Composed over all distances, every point costs several whole answers."""
 
 _SMOOTH: Final = 0.35
 """Steps of log10 δ between neighbouring points that look like a curve."""
@@ -82,18 +91,8 @@ def curves(found: Answer) -> Curves:
     Raises:
         UsageError: a parameter is outside the analysis' range.
     """
-    asked = found.question
-    floor = max(asked.delta * 1e-3, 1e-12)
-    seen = {value for value in (found.certified, found.attained) if value}
-    right = _right(found)
-    points = [_point(found, value) for value in sorted(seen | set(np.linspace(0.0, right, FIRST_POINTS).tolist()))]
-    most = MOST_POINTS if asked.rounds == 1 else COMPOSED_POINTS
-    while len(points) < most:
-        index = _steepest(points, floor, right)
-        if index is None:
-            break
-        middle = (points[index].epsilon + points[index + 1].epsilon) / 2
-        points.insert(index + 1, _point(found, middle))
+    floor = max(found.question.delta * 1e-3, 1e-12)
+    points = _refined(found, _certified_at(found), floor)
     return Curves(
         epsilons=np.array([point.epsilon for point in points]),
         certified=np.array([point.certified for point in points]),
@@ -101,6 +100,21 @@ def curves(found: Answer) -> Curves:
         published=_published(found, points, floor),
         floor=floor,
     )
+
+
+def _refined(found: Answer, certified: Certified, floor: float) -> list[_Point]:
+    """Even points and the answer's own, then more where a curve falls most."""
+    seen = {value for value in (found.certified, found.attained) if value}
+    right = _right(found)
+    even = set(np.linspace(0.0, right, FIRST_POINTS).tolist())
+    points = [_point(found, certified, epsilon) for epsilon in sorted(seen | even)]
+    while len(points) < MOST_POINTS:
+        index = _steepest(points, floor, right)
+        if index is None:
+            break
+        middle = (points[index].epsilon + points[index + 1].epsilon) / 2
+        points.insert(index + 1, _point(found, certified, middle))
+    return points
 
 
 def _right(found: Answer) -> float:
@@ -126,7 +140,11 @@ def _fall(left: float, right: float, floor: float) -> float:
     return math.log10(max(left, floor)) - math.log10(max(right, floor))
 
 
-def _point(found: Answer, epsilon: float) -> _Point:
+Certified = Callable[[float, Bounds], float]
+"""δ over all rounds at an ε, given the bounds of one round there."""
+
+
+def _point(found: Answer, certified: Certified, epsilon: float) -> _Point:
     asked = found.question
     setting = asked.setting
     if asked.all_corrupt:
@@ -134,20 +152,49 @@ def _point(found: Answer, epsilon: float) -> _Point:
     try:
         single = delta_bounds(asked.spec, setting, epsilon)
     except CannotCertify:
-        return _Point(epsilon, 1.0, 0.0, None)
+        single = Bounds(1.0, 0.0, None, ())
+    published = single.published if asked.rounds == 1 and not asked.all_corrupt else None
+    return _Point(epsilon, certified(epsilon, single), single.attained, published)
+
+
+def _certified_at(found: Answer) -> Certified:
+    asked = found.question
+    local = math.inf if found.corrupted_epsilon is None else found.corrupted_epsilon
     if asked.all_corrupt:
-        safe = found.corrupted_epsilon is not None and epsilon >= found.corrupted_epsilon
-        return _Point(epsilon, found.corrupted_delta if safe else 1.0, single.attained, None)
+        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
     if asked.rounds == 1:
-        return _Point(epsilon, single.certified, single.attained, single.published)
-    return _Point(epsilon, _composed(asked, epsilon), single.attained, None)
-
-
-def _composed(asked: Question, epsilon: float) -> float:
+        return lambda _, single: single.certified
+    if asked.setting.adjacency is Adjacency.METRIC:
+        return _between_answers(asked)
     try:
-        return compose_delta([Round(asked.spec, asked.setting, asked.rounds)], epsilon)
+        composed = compose_curves([Repeated(_any_distance(asked), asked.rounds)], asked.delta or 1e-6)
     except CannotCertify:
-        return 1.0
+        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
+    return lambda epsilon, _: found.corrupted_delta if epsilon >= local else composed.delta(epsilon)
+
+
+def _any_distance(asked: Question) -> Callable[[Floats], Floats]:
+    """δ at total ε >= 0 of one round for the worst distance (proposition C7)."""
+    top = asked.max_distance or 1
+    distances = [top] if grows_with_distance(asked.spec) else list(range(1, top + 1))
+
+    def curve(epsilons: Floats) -> Floats:
+        every = [certified_curve(asked.spec, asked.setting, distance, epsilons) for distance in distances]
+        return np.asarray(np.max(every, axis=0), dtype=np.float64)
+
+    return curve
+
+
+def _between_answers(asked: Question) -> Certified:
+    """A few certified ε, and the larger δ of the two neighbours between them: a staircase that is never too low."""
+    rounds = [Round(asked.spec, asked.setting, asked.rounds)]
+    stairs = []
+    for delta in np.geomspace(max(asked.delta * 1e-3, 1e-12), 0.1, METRIC_POINTS).tolist():
+        try:
+            stairs.append((compose_epsilon(rounds, delta, SEARCH_STEPS), delta))
+        except CannotCertify:
+            continue
+    return lambda epsilon, _: min((delta for least, delta in stairs if epsilon >= least), default=1.0)
 
 
 def _published(found: Answer, points: list[_Point], floor: float) -> Floats:

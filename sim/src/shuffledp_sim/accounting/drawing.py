@@ -45,7 +45,7 @@ def draw(found: Answer, file: Path) -> None:
     axes = figure.subplots()
     _draw_bounds(axes, found, lines)
     _draw_published(axes, lines)
-    _mark_asked(axes, found)
+    _mark_asked(axes, found, lines)
     _mark_local(axes, found, lines)
     _dress(axes, found, lines)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -70,24 +70,25 @@ def _draw_published(axes: Axes, lines: Curves) -> None:
         return
     epsilons, deltas = lines.published
     visible = bool(np.any((deltas >= lines.floor) & (epsilons <= lines.epsilons[-1])))
-    label = "published, no guarantee" if visible else "published: outside this picture"
+    label = "published formula" if visible else "published: outside this picture"
     deltas = np.maximum(deltas, lines.floor / 10)
     axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
 
 
-def _mark_asked(axes: Axes, found: Answer) -> None:
+def _mark_asked(axes: Axes, found: Answer, lines: Curves) -> None:
     """The asked δ, and the certified ε at it."""
     delta = found.question.delta
     if delta == 0:
         return
+    left = (found.certified or 0.0) > 0.75 * lines.epsilons[-1]
     axes.axhline(delta, color=_QUIET, lw=1, ls=":", zorder=1)
     axes.annotate(
         f"δ = {delta:g}",
-        (1, delta),
+        (0 if left else 1, delta),
         xycoords=("axes fraction", "data"),
-        xytext=(-4, -12),
+        xytext=(6 if left else -4, -12),
         textcoords="offset points",
-        ha="right",
+        ha="left" if left else "right",
         fontsize=9,
         color=_QUIET,
     )
@@ -108,7 +109,7 @@ def _mark_asked(axes: Axes, found: Answer) -> None:
 def _mark_local(axes: Axes, found: Answer, lines: Curves) -> None:
     """ε_L, where it is near."""
     local = found.corrupted_epsilon
-    if local is None or local > lines.epsilons[-1]:
+    if local is None or found.question.all_corrupt or local > lines.epsilons[-1]:
         return
     axes.axvline(local, color=_QUIET, lw=1, zorder=1)
     axes.annotate(

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom
+from shuffledp_accountant.numerics import rr
+from shuffledp_accountant.numerics.bits import BitPair, BitSum
+from shuffledp_accountant.numerics.bounds import (
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_accountant.numerics.contour import log_cdf, log_pmf
+from shuffledp_accountant.numerics.pairs import hockey_stick
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.privacy import Adjacency
+
+
+def _sum(bits: int, ones: int, flip: float) -> NDArray[np.float64]:
+    """Law of the number of ones shown, of `ones` true ones among `bits` bits, one bit after the other."""
+    law = np.ones(1)
+    for index in range(bits):
+        chance = 1 - flip if index < ones else flip
+        law = np.convolve(law, np.array([1 - chance, chance]))
+    return law
+
+
+def _true_delta(spec: RRShuffle, users: int, epsilon: float, *, metric: bool) -> float:
+    """Worst divergence over all datasets (only the sum of the values matters) and both directions."""
+    flip, k = float(spec.randomise) / 2, spec.max_value
+    laws = [_sum(users * k, ones, flip) for ones in range(users * k + 1)]
+    worst = 0.0
+    for x, y in itertools.permutations(range(k + 1), 2):
+        growth = math.exp(epsilon * (abs(x - y) if metric else 1))
+        for rest in range((users - 1) * k + 1):
+            worst = max(worst, float(np.maximum(laws[rest + x] - growth * laws[rest + y], 0).sum()))
+    return worst
+
+
+@pytest.mark.parametrize("users", [1, 2, 3, 6])
+@pytest.mark.parametrize("randomise", [Fraction(1, 10), Fraction(1, 2), Fraction(1)])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_certified_truth_and_attained_are_in_order_on_all_datasets(
+    users: int, randomise: Fraction, adjacency: Adjacency
+) -> None:
+    spec = RRShuffle(max_value=3, randomise=randomise)
+    for epsilon in (0.05, 0.6, 2.0):
+        truth = _true_delta(spec, users, epsilon, metric=adjacency is Adjacency.METRIC)
+        found = delta_bounds(spec, Setting(users, users, adjacency), epsilon)
+        assert found.attained <= truth * (1 + 1e-9)
+        assert found.certified >= truth * (1 - 1e-9)
+        assert found.certified <= truth * 1.05 + 1e-12
+
+
+def test_the_contour_sum_of_bits_agrees_with_fifty_digits() -> None:
+    with mpmath.workdps(50):
+        masses = [
+            mpmath.binomial(900, m) * mpmath.mpf("0.125") ** m * mpmath.mpf("0.875") ** (900 - m) for m in range(901)
+        ]
+        law = BitSum(np.array([900.0]), np.array([0.0]), 0.125)
+        for point in (0, 3, 60, 112, 150, 300):
+            mass, below = log_pmf(law, np.array([float(point)])), log_cdf(law, np.array([float(point)]))
+            for found, truth in ((mass, masses[point]), (below, mpmath.fsum(masses[: point + 1]))):
+                assert found.low[0] <= float(mpmath.log(truth)) <= found.high[0]
+                assert found.high[0] - found.low[0] < 1e-9
+
+
+def test_mixed_bits_agree_with_their_convolution() -> None:
+    direct = _sum(400, 150, 0.2)
+    pair = BitPair(np.array([243.0]), np.array([150.0]), np.array([7.0]), 0.2)
+    other = _sum(400, 157, 0.2)
+    for epsilon in (0.0, 0.5, 1.5, 4.0):
+        truth = float(np.maximum(direct - math.exp(epsilon) * other, 0).sum())
+        found = hockey_stick(pair, np.array([epsilon]))
+        assert found.lower[0] <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= found.upper[0] <= truth * (1 + 1e-6)
+
+
+def test_a_large_round_agrees_with_binomials() -> None:
+    """All others 0, n = 1e4, k = 10: P = Bin(nk, p/2) against Bin(nk - k, p/2) + Bin(k, 1 - p/2)."""
+    spec, bits = RRShuffle(max_value=10, randomise=Fraction(1, 4)), 100_000
+    points = np.arange(10_000, 15_001)
+    near = binom.pmf(points, bits, 0.125)
+    far = sum(binom.pmf(j, 10, 0.875) * binom.pmf(points - j, bits - 10, 0.125) for j in range(11))
+    epsilon = 0.35
+    truth = float(np.maximum(near - math.exp(epsilon) * far, 0).sum())
+    found = delta_bounds(spec, Setting(10**4, 10**4), epsilon)
+    assert found.attained >= truth * (1 - 1e-6)
+    assert found.certified >= truth * (1 - 1e-6)
+    assert found.certified <= found.attained * 1.05
+
+
+def test_theorem_3_1_is_loose_near_and_false_far() -> None:
+    """n = 23, k = 1000, δ = 1e-4, p so that Theorem 3.1 prints 0.5: it first fails at distance 438."""
+    low, high = 1e-3, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        printed = rr.published_epsilon(RRShuffle(max_value=1000, randomise=Fraction(middle)), 23, 1e-4)
+        low, high = (middle, high) if printed is None or printed > 0.5 else (low, middle)
+    flip, bits = high / 2, 23_000
+    failing = []
+    for distance in (1, 437, 438):
+        others = float(bits - distance)
+        pair = BitPair(np.array([others, 0.0]), np.array([0.0, others]), np.full(2, float(distance)), flip)
+        failing.append(float(hockey_stick(pair, np.full(2, 0.5 * distance)).lower.max()) > 1e-4)
+    assert failing == [False, False, True]
+    spec = RRShuffle(max_value=1000, randomise=Fraction(high).limit_denominator(10**9))
+    near = epsilon_bounds(spec, Setting(23, 23, Adjacency.METRIC, 1), 1e-4)
+    assert near.certified < 0.5 / 5
+    far = epsilon_bounds(spec, Setting(23, 23, Adjacency.METRIC), 1e-4)
+    assert far.attained > 0.5
+
+
+def test_theorem_3_1_is_not_evaluated_outside_its_conditions() -> None:
+    assert rr.published_epsilon(RRShuffle(max_value=2, randomise=Fraction(1, 10)), 50, 1e-6) is None
+
+
+def test_a_corrupted_user_has_the_epsilon_of_ordered_bits() -> None:
+    """ACCOUNTING of Theorem 7.1: p = .393 and k bits give 1.410 a unit, not .764."""
+    spec = RRShuffle(max_value=1000, randomise=Fraction(393, 1000))
+    found = corrupted_bounds(spec, Setting(50, 50, Adjacency.METRIC), 1e-2)
+    assert found.epsilon == pytest.approx(1.410, abs=2e-3)
+    assert found.delta == 0.0
+    assert corrupted_bounds(spec, Setting(50, 50), 0.0).epsilon == pytest.approx(1000 * found.epsilon)
+
+
+def test_enough_randomness_is_pure_for_one_user() -> None:
+    p = Fraction(rr.pure_randomise(0.7)).limit_denominator(10**6) + Fraction(1, 10**5)
+    spec = RRShuffle(max_value=4, randomise=p)
+    assert epsilon_bounds(spec, Setting(1, 1, Adjacency.METRIC), 0.0).certified <= 0.7
+    flip = float(p) / 2
+    for ones in range(4):
+        ratio = np.abs(np.log(_sum(4, ones, flip) / _sum(4, ones + 1, flip)))
+        assert float(ratio.max()) <= 0.7
+
+
+def test_a_billion_users_are_certified_from_both_sides() -> None:
+    spec = RRShuffle(max_value=20, randomise=Fraction(1, 10**6))
+    found = epsilon_bounds(spec, Setting(10**9, 10**9), 1e-6)
+    assert found.attained <= found.certified <= found.attained * 1.005
+
+
+def test_the_worst_distance_is_found_under_metric_adjacency() -> None:
+    spec = RRShuffle(max_value=60, randomise=Fraction(1, 5))
+    found = epsilon_bounds(spec, Setting(40, 40, Adjacency.METRIC), 1e-5)
+    alone = [
+        epsilon_bounds(spec, Setting(40, 40, Adjacency.STANDARD, d), 1e-5).attained / d for d in (1, 5, 23, 41, 60)
+    ]
+    assert max(alone) <= found.certified <= max(alone) * 1.01
+
+
+def test_the_curve_bounds_the_truth_at_any_sign() -> None:
+    spec, flip = RRShuffle(max_value=3, randomise=Fraction(1, 2)), 0.25
+    epsilons = np.linspace(-4, 4, 33)
+    curve = certified_curve(spec, Setting(4, 4), 2, epsilons)
+    laws = [_sum(12, ones, flip) for ones in range(13)]
+    for epsilon, value in zip(epsilons, curve, strict=True):
+        for low in range(11):
+            for first, second in ((laws[low], laws[low + 2]), (laws[low + 2], laws[low])):
+                assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (1 - 1e-9)
+
+
+def test_the_standard_error_is_that_of_the_debiased_sum() -> None:
+    spec, law = RRShuffle(max_value=3, randomise=Fraction(1, 2)), _sum(12, 5, 0.25)
+    points = np.arange(13)
+    variance = float(law @ points**2 - (law @ points) ** 2) / (1 - 0.5) ** 2
+    assert standard_error(spec, 4) == pytest.approx(math.sqrt(variance))
+    assert math.isinf(standard_error(RRShuffle(max_value=3, randomise=Fraction(1)), 4))
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    honest=st.integers(1, 200),
+    k=st.integers(1, 25),
+    p=st.fractions(Fraction(1, 50), Fraction(9, 10)),
+    exponent=st.floats(-8, -2),
+)
+def test_epsilon_moves_the_right_way(honest: int, k: int, p: Fraction, exponent: float) -> None:
+    spec, delta = RRShuffle(max_value=25, randomise=p), 10.0**exponent
+    base = epsilon_bounds(spec, Setting(honest, honest, Adjacency.STANDARD, k), delta)
+    assert base.attained <= base.certified
+    assert (
+        epsilon_bounds(spec, Setting(2 * honest, 2 * honest, Adjacency.STANDARD, k), delta).attained <= base.certified
+    )
+    assert epsilon_bounds(spec, Setting(honest, honest, Adjacency.STANDARD, k), 2 * delta).attained <= base.certified
+    assert base.attained <= epsilon_bounds(spec, Setting(honest, honest), delta).certified
+
+
+def test_arguments_out_of_range_are_refused() -> None:
+    spec = RRShuffle(max_value=3, randomise=Fraction(1, 2))
+    with pytest.raises(UsageError, match="epsilon"):
+        delta_bounds(spec, Setting(3, 3), -1.0)
+    with pytest.raises(UsageError, match="distance"):
+        certified_curve(spec, Setting(3, 3), 4, np.zeros(1))
+    with pytest.raises(UsageError, match="epsilon"):
+        rr.pure_randomise(0.0)
