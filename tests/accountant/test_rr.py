@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
+
 from shuffledp_accountant.numerics import rr
 from shuffledp_accountant.numerics.bits import BitPair, BitSum
 from shuffledp_accountant.numerics.bounds import (
@@ -180,7 +181,7 @@ def test_the_standard_error_is_that_of_the_debiased_sum() -> None:
     assert math.isinf(standard_error(RRShuffle(max_value=3, randomise=Fraction(1)), 4))
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(
     honest=st.integers(1, 200),
     k=st.integers(1, 25),

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from shuffledp_accountant.numerics import sgdl
 from shuffledp_accountant.numerics.bounds import (
     Setting,

@@ -19,12 +19,11 @@ from shuffledp_accountant.numerics.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
-    corrupted_bounds,
-    epsilon_bounds,
     standard_error,
 )
 from shuffledp_accountant.numerics.calibration import Target, calibrate
 from shuffledp_accountant.numerics.composition import Round, compose_bounds
+from shuffledp_accountant.tabulated import Tabulated, bounds_of
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
@@ -35,7 +34,7 @@ REGISTERED: Final = registry.ANALYSES
 
 
 MOST_CURVES: Final = 12
-"""Different rounds that are composed one by one, at a tenth of a second each; more are put together by size."""
+"""Different rounds that are composed one by one, at up to seconds for each new one; more are put together by size."""
 
 HONEST_BITS: Final = 6
 """Leading bits of a number of honest users that are kept then: at most 1/32 of the users are given away."""
@@ -93,11 +92,6 @@ def calibrated(plan: RoundPlan) -> Mechanism:
     return calibrate(plan.mechanism, target)
 
 
-@lru_cache(maxsize=4096)
-def _bounds(mechanism: Mechanism, setting: Setting, delta: float) -> Bounds:
-    return epsilon_bounds(mechanism, setting, delta)
-
-
 def analyse(cost: Cost) -> Analysis:
     """ε from both sides, ε_L and the standard error of one round.
 
@@ -106,8 +100,8 @@ def analyse(cost: Cost) -> Analysis:
         CannotCertify: no sound bound is known.
     """
     return Analysis(
-        _bounds(cost.mechanism, cost.setting, cost.delta),
-        corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
+        bounds_of(cost.mechanism, cost.setting, cost.delta),
+        corruptedbounds_of(cost.mechanism, cost.setting, cost.delta),
         standard_error(cost.mechanism, cost.setting.users),
     )
 
@@ -147,7 +141,9 @@ def _convolved(costs: tuple[Cost, ...], delta: float) -> Spent:
     if len(times) > MOST_CURVES:
         times = Counter((cost.mechanism, _coarser(cost.setting)) for cost in costs)
     try:
-        bounds = compose_bounds([Round(spec, setting, count) for (spec, setting), count in times.items()], delta)
+        bounds = compose_bounds(
+            [Round(Tabulated(spec), setting, count) for (spec, setting), count in times.items()], delta
+        )
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
     return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
@@ -169,7 +165,7 @@ def _added(costs: tuple[Cost, ...], delta: float) -> Spent:
     if sum(Fraction(cost.delta) for cost in costs) > Fraction(delta):
         return nothing
     try:
-        epsilons = [_bounds(cost.mechanism, cost.setting, cost.delta).certified for cost in costs]
+        epsilons = [bounds_of(cost.mechanism, cost.setting, cost.delta).certified for cost in costs]
     except (CannotCertify, UsageError):
         return nothing
     # Every partial sum is rounded at most once, by half a unit in the last place.

@@ -80,7 +80,10 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     tilt = law.saddle(threshold)
     deviation = np.sqrt(law.variance(tilt))
     if cumulative:
-        limit = np.minimum(1.5 / np.maximum(deviation, 0.05), 0.5 * law.room(np.zeros_like(tilt), -1))
+        # Far above the mean the tilt must be so small that e^{-st} stays near 1: the value is.
+        rest = np.zeros_like(tilt)
+        reach = np.maximum(np.maximum(deviation, 0.05), threshold - law.mean(rest))
+        limit = np.minimum(1.5 / reach, 0.5 * law.room(rest, -1))
         tilt = np.minimum(tilt, -limit)
     scale = law.cumulant(tilt) - tilt * threshold
     period = _period(law, threshold, tilt, scale, cumulative=cumulative)

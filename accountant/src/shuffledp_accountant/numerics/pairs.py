@@ -105,6 +105,7 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     with np.errstate(over="ignore"):
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + error * mass + TINY
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
+    upper = np.where(sound, upper * (1.0 + 1e-14), 1.0)
     return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
 
 
@@ -126,7 +127,9 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
             break
         trial = solved[open_rows] * (1.0 + overshoot) + 1e-15
         upper = hockey_stick(pair.rows(open_rows), trial).upper
-        good = upper + cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12) <= goal[open_rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.where(cut[open_rows] > 0, cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12), 0.0)
+        good = upper + grown <= goal[open_rows]
         certified[open_rows[good]] = trial[good]
         open_rows = open_rows[~good]
     return certified, attained

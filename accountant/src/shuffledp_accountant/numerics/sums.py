@@ -79,7 +79,7 @@ class NoisySum:
         """
         own = np.array([self.local(int(d)) for d in distance])
         total = self._bound(distance, epsilon)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             grown = np.flatnonzero((self.clamped * np.exp(epsilon) > 1e-3 * total) & (epsilon < own))
         if grown.size:
             total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
@@ -99,6 +99,8 @@ class NoisySum:
 
     def _bound(self, distance: Integers, epsilon: Floats) -> Floats:
         upper = self.noise.divergence(distance, epsilon)[0]
+        if self.clamped == 0.0:
+            return upper
         with np.errstate(over="ignore"):
             return upper + self.clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
 

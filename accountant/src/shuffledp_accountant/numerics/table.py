@@ -129,8 +129,11 @@ class NoiseTable:
         return np.where(nothing, 0.0, best), attained
 
     def _total(self, distance: NDArray[np.int64], epsilon: Floats, clamped: float) -> Floats:
+        upper = self.divergence(distance, epsilon)[0]
+        if clamped == 0.0:
+            return upper
         with np.errstate(over="ignore"):
-            return self.divergence(distance, epsilon)[0] + clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
+            return upper + clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from shuffledp_accountant.numerics.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon, grows_with_distance
+from shuffledp_accountant.numerics.composition import grows_with_distance
 from shuffledp_accountant.numerics.loss_distribution import Repeated, compose_curves
-from shuffledp_accountant.numerics.target import SEARCH_STEPS
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 FIRST_POINTS: Final = 9
 MOST_POINTS: Final = 36
-METRIC_POINTS: Final = 6
-"""Composed over all distances, every point costs several whole answers."""
 
 _SMOOTH: Final = 0.35
 """Steps of log10 δ between neighbouring points that look like a curve."""
@@ -165,7 +162,7 @@ def _certified_at(found: Answer) -> Certified:
     if asked.rounds == 1:
         return lambda _, single: single.certified
     if asked.setting.adjacency is Adjacency.METRIC:
-        return _between_answers(asked)
+        return _staircase(found, local)
     try:
         composed = compose_curves([Repeated(_any_distance(asked), asked.rounds)], asked.delta or 1e-6)
     except CannotCertify:
@@ -185,16 +182,12 @@ def _any_distance(asked: Question) -> Callable[[Floats], Floats]:
     return curve
 
 
-def _between_answers(asked: Question) -> Certified:
-    """A few certified ε, and the larger δ of the two neighbours between them: a staircase that is never too low."""
-    rounds = [Round(asked.spec, asked.setting, asked.rounds)]
-    stairs = []
-    for delta in np.geomspace(max(asked.delta * 1e-3, 1e-12), 0.1, METRIC_POINTS).tolist():
-        try:
-            stairs.append((compose_epsilon(rounds, delta, SEARCH_STEPS), delta))
-        except CannotCertify:
-            continue
-    return lambda epsilon, _: min((delta for least, delta in stairs if epsilon >= least), default=1.0)
+def _staircase(found: Answer, local: float) -> Certified:
+    """What the answer alone says: δ from its ε on, δ_L from ε_L on. Each further ε would cost a whole answer."""
+    steps = [(local, found.corrupted_delta)]
+    if found.certified is not None:
+        steps.append((found.certified, found.question.delta))
+    return lambda epsilon, _: min((delta for least, delta in steps if epsilon >= least), default=1.0)
 
 
 def _published(found: Answer, points: list[_Point], floor: float) -> Floats:

@@ -1,0 +1,139 @@
+"""The accountant: single certificates, composition, advice and the cold command, beside a plain reference."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
+from shuffledp_accountant.numerics.advice import advise
+from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
+from shuffledp_accountant.numerics.calibration import Target
+from shuffledp_accountant.numerics.clones import LocalRandomiser
+from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.numerics.families import epsilon0_to_blanket
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "accountant"))
+from plain_reference import blanket_delta, clones_delta
+
+DELTA = 1e-6
+
+
+def _krr(symbols: int) -> KRRHistogram:
+    return KRRHistogram(symbols=symbols, blanket=epsilon0_to_blanket(1.0, symbols))
+
+
+def _seconds(work: Callable[[], object], times: int = 3) -> float:
+    """Median wall seconds, every run with cold caches of ours."""
+    spent = []
+    for _ in range(times):
+        _forget()
+        began = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - began)
+    return statistics.median(spent)
+
+
+def _forget() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("shuffledp_accountant"):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+def certificates() -> None:
+    """Prints seconds for both sides of ε of each mechanism from 10 to 10^9 honest users."""
+    print("  seconds for certified and attained ε at δ = 1e-6 (wanted at most 1; one core)")
+    print("  honest users            10      1e4      1e6      1e9")
+    kinds: dict[str, Callable[[int], object]] = {
+        "local (clones)": lambda h: epsilon_bounds(LocalRandomiser(1.0), Setting(h, h), DELTA),
+        "2-RR": lambda h: epsilon_bounds(_krr(2), Setting(h, h), DELTA),
+        "10-RR": lambda h: epsilon_bounds(_krr(10), Setting(h, h), DELTA),
+        "100-RR": lambda h: epsilon_bounds(_krr(100), Setting(h, h), DELTA),
+        "RR k=20 metric": lambda h: epsilon_bounds(
+            RRShuffle(max_value=20, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA
+        ),
+        "Geo k=20": lambda h: epsilon_bounds(
+            GeoShuffle(max_value=20, epsilon_geo=Fraction(1, 2), padding=90), Setting(h, h), DELTA
+        ),
+        "SGDL k=20": lambda h: epsilon_bounds(
+            SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 20), shares=h, padding=400), Setting(h, h), DELTA
+        ),
+    }
+    for name, work in kinds.items():
+        row = [_seconds(lambda work=work, h=h: work(h)) for h in (10, 10**4, 10**6, 10**9)]  # type: ignore[misc]
+        print(f"  {name:<18}" + "".join(f"{value:9.3f}" for value in row))
+
+
+def against_the_plain_formula() -> None:
+    """Prints the time of one δ by the plain sums over the time of a whole ε, both sides, by ours."""
+    honest = 10**4
+    setting = Setting(honest, honest)
+    for name, plain, ours in (
+        ("10-RR", lambda: blanket_delta(10, 1.0, honest, 0.02), lambda: epsilon_bounds(_krr(10), setting, DELTA)),
+        (
+            "clones",
+            lambda: clones_delta(1.0, honest, 0.05),
+            lambda: epsilon_bounds(LocalRandomiser(1.0), setting, DELTA),
+        ),
+    ):
+        ratio = _seconds(plain, 1) / _seconds(ours)
+        print(f"  {name}, h = 1e4: one plain δ takes {ratio:.1f} times as long as a whole ε from both sides")
+
+
+def composition() -> None:
+    """Prints 1,000 composed rounds after the curve, and dp-accounting's own Gaussian beside it."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    setting = Setting(10**4, 10**4)
+    once = _seconds(lambda: compose_epsilon([Round(_krr(10), setting, 2)], DELTA))
+    many = _seconds(lambda: compose_epsilon([Round(_krr(10), setting, 1000)], DELTA))
+    curve = _seconds(lambda: _curve(setting))
+    peer = _seconds(
+        lambda: (
+            privacy_loss_distribution.from_gaussian_mechanism(math.sqrt(1000.0) * 5, use_connect_dots=True)
+            .self_compose(1000)
+            .get_epsilon_for_delta(DELTA)
+        )
+    )
+    print(f"  curve {curve:.3f} s; 2 rounds {once:.3f} s, 1,000 rounds {many:.3f} s, both with the curve")
+    print(f"  1,000 rounds after the curve: {max(many - curve, 0):.3f} s (wanted at most 0.05 s)")
+    print(f"  dp-accounting's Gaussian, 1,000 rounds with its curve: {peer:.3f} s, ratio to ours {peer / many:.1f}")
+
+
+def _curve(setting: Setting) -> None:
+    from shuffledp_accountant.numerics.bounds import certified_curve
+
+    certified_curve(_krr(10), setting, 1, np.linspace(0, 0.05, 800))
+
+
+def commands() -> None:
+    """Prints the cold command and the advice."""
+    target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
+    print(f"  advise: {_seconds(lambda: advise(target)):.2f} s (wanted at most 3 s)")
+    line = "certify krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6 --format json"
+    command = [sys.executable, "-m", "shuffledp_sim.cli", *line.split()]
+
+    def cold() -> None:
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+
+    print(f"  cold `shuffledp {line}`: {_seconds(cold, 5):.2f} s (wanted at most 1.5 s)")
+
+
+def run() -> None:
+    """All of the above."""
+    certificates()
+    against_the_plain_formula()
+    composition()
+    commands()
