@@ -17,7 +17,7 @@ demo: .venv/synced
 	$(RUN) shuffledp demo
 
 test: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadgroup
+	$(RUN) pytest -q -n auto --dist loadfile
 
 check: .venv/synced
 	$(UV) lock --check

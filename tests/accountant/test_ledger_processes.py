@@ -85,7 +85,7 @@ def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str,
 
 
 def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(url: str) -> None:
-    rounds, kills, answered = 100, 2, dict[tuple[str, str], str]()
+    rounds, kills, answered = 60, 2, dict[tuple[str, str], str]()
     for attempt in range(kills + 1):
         worker = start(url, "life", "c0", rounds, limit=100.0)
         assert worker.stdout is not None

@@ -1,8 +1,8 @@
 """A whole local system, shared by the tests of a module that leave it running."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +16,26 @@ IMPATIENT = {
 """Bounds on how long a missing party is waited for; every test ends by an event, these only bound the failures."""
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[LocalSystem]:
-    """Three nodes, broker, accountant and analyst, each a process of its own."""
-    local = LocalSystem(tmp_path / "system", nodes=3, budget=Budget(1e6, 1e-2), settings=IMPATIENT)
-    async with local:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+    """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module."""
+    folder = tmp_path_factory.mktemp("system")
+    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=IMPATIENT)
+    try:
+        asyncio.run(local.start())
         yield local
+    finally:
+        local.stop()
+
+
+@pytest.fixture
+async def system(running: LocalSystem) -> AsyncIterator[LocalSystem]:
+    """The module's system; what a test has killed is started again after it."""
+    yield running
+    for name, process in running.processes.items():
+        if not process.alive:
+            process.start()
+            await running.until_healthy(name)
 
 
 @pytest.fixture(scope="session")

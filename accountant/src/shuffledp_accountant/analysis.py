@@ -19,6 +19,7 @@ from shuffledp_accountant.numerics.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
+    corrupted_bounds,
     standard_error,
 )
 from shuffledp_accountant.numerics.calibration import Target, calibrate
@@ -31,7 +32,6 @@ from shuffledp_core.privacy import Adjacency
 
 REGISTERED: Final = registry.ANALYSES
 """The analyses that `bounds` dispatches to; they register on import."""
-
 
 MOST_CURVES: Final = 12
 """Different rounds that are composed one by one, at up to seconds for each new one; more are put together by size."""
@@ -101,7 +101,7 @@ def analyse(cost: Cost) -> Analysis:
     """
     return Analysis(
         bounds_of(cost.mechanism, cost.setting, cost.delta),
-        corruptedbounds_of(cost.mechanism, cost.setting, cost.delta),
+        corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
         standard_error(cost.mechanism, cost.setting.users),
     )
 

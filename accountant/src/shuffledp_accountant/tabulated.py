@@ -29,10 +29,16 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
 
 NODES: Final = 400
-"""Points of a table: for a Gaussian curve 1/30 of its standard deviation apart, which adds about 1e-4 to δ, relatively."""
+"""Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less than 1 % to δ."""
 
 REACH: Final = 2.5
 """The table ends at so many times ε(1e-6): for a Gaussian curve δ is 1e-31 there."""
+
+TAIL_NODES: Final = 64
+"""Points beyond the reach."""
+
+LARGEST: Final = 80.0
+"""No table goes further: e^ε is beyond counting."""
 
 ROUNDING: Final = 2.0**-46
 """Relative outward margin for the interpolation's own roundings."""
@@ -64,7 +70,12 @@ def _table(mechanism: Mechanism, setting: Setting, distance: int) -> tuple[NDArr
         reach = REACH * bounds_of(mechanism, standard, 1e-6).certified
     except CannotCertify:
         reach = 40.0
-    epsilons = np.linspace(0.0, min(max(reach, 1e-3), 80.0), NODES)
+    reach = min(max(reach, 1e-3), LARGEST)
+    epsilons = np.linspace(0.0, reach, NODES)
+    # Clamping leaves a small δ up to the ε that even a report on its own keeps; from there on nothing.
+    pure = min(corrupted_bounds(mechanism, standard, 0.0).epsilon * (1 + 1e-9), LARGEST)
+    if pure > reach:
+        epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
     return np.expm1(epsilons), certified_curve(mechanism, setting, distance, epsilons)
 
 

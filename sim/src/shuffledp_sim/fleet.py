@@ -43,7 +43,9 @@ UPLOADS: Final = 32
 ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
 
-ANY_ROUND: Final = Policy(epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, operators=1, messages=1_000_000)
+ANY_ROUND: Final = Policy(
+    epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, distance=1, operators=1, messages=1_000_000
+)
 """Simulated users take part in whatever the experiment asks; real users choose their own limits."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -36,8 +35,6 @@ STOP_SECONDS: Final = 10.0
 """How long a process may take to stop before it is killed; above the services' own grace period."""
 
 _POPULATION: Final = "demo"
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,6 @@ class LocalProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                # One system call through a handle loaded beforehand: safe after a fork of a threaded process.
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
 
     @property
@@ -143,7 +138,7 @@ class LocalSystem:
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
         if self.broker is not None:
-            self._add("broker", [sys.executable, "-m", "shuffledp_sim.broker", str(self.broker.port)])
+            self._add("broker", ["shuffledp_sim.broker", str(self.broker.port)])
         for name, extra in {
             ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = {budget.delta!r}\n",
             **dict.fromkeys(names, ""),
@@ -152,9 +147,10 @@ class LocalSystem:
             config = self._write_config(name, extra)
             role = self.deployment.roster.party(name).role
             module = {"node": "shuffledp_shuffler"}.get(role, f"shuffledp_{role}")
-            self._add(name, [sys.executable, "-m", f"{module}.cli", "--config", str(config)])
+            self._add(name, [f"{module}.cli", "--config", str(config)])
 
-    def _add(self, name: str, command: list[str]) -> None:
+    def _add(self, name: str, module: list[str]) -> None:
+        command = [sys.executable, "-m", "shuffledp_sim.child", *module]
         self.processes[name] = LocalProcess(name, command, self.folder / f"{name}.log")
 
     def _write_config(self, name: str, extra: str) -> Path:
@@ -249,7 +245,3 @@ def free_ports(count: int) -> list[int]:
             one.bind(("127.0.0.1", 0))
             ports.append(one.getsockname()[1])
         return ports
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -34,7 +34,8 @@ class BitSum:
         linear = self.zeros * square + self.ones * rest - wanted * (square + rest)
         leading, constant = product * (bits - wanted), product * wanted
         root = np.sqrt(linear * linear + 4 * leading * constant)
-        weight = np.where(linear > 0, 2 * constant / (linear + root), (root - linear) / (2 * leading))
+        large, small = np.abs(linear) + root, np.maximum(2 * leading, 1e-300)
+        weight = np.where(linear > 0, 2 * constant / large, large / small)
         return np.asarray(np.log(weight), dtype=np.float64)
 
     def _tilted(self, tilt: Floats) -> tuple[Floats, Floats]:

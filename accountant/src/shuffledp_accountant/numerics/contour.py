@@ -109,21 +109,25 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
 def _period(law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, *, cumulative: bool) -> Floats:
     """N, odd, for which each alias is below exp(-NEGLIGIBLE) of exp(scale)."""
     deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
-    sides = [_reach(law, threshold, tilt, deviation, -1)]
+    sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1)]
     if cumulative:
-        sides.append((NEGLIGIBLE - np.minimum(scale, 0.0)) / -tilt)
+        # P(Y <= t + N) is at most 1, and at most Chernoff's bound as long as the tilt stays below 0.
+        flat = (NEGLIGIBLE - np.minimum(scale, 0.0)) / -tilt
+        sides.append(np.minimum(flat, _reach(law, threshold, tilt, deviation, -0.95 * tilt, 1)))
     else:
-        sides.append(_reach(law, threshold, tilt, deviation, 1))
+        sides.append(_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, 1), 1))
     longest = np.maximum.reduce([*sides, np.full_like(tilt, 2.0)])
     return np.asarray(2 * np.ceil(longest / 2) + 1, dtype=np.float64)
 
 
-def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, sign: int) -> Floats:
+def _reach(
+    law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int
+) -> Floats:
     """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-NEGLIGIBLE)."""
     best = np.full_like(tilt, np.inf)
-    room = 0.95 * law.room(tilt, sign)
-    for step in (3.0, 8.0):
-        move = np.minimum(step / deviation, np.minimum(room, 30.0))
+    # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
+    for move in (3.0 / deviation, 8.0 / deviation, np.full_like(tilt, 1.0), np.full_like(tilt, 5.0)):
+        move = np.minimum(move, np.minimum(room, 30.0))  # noqa: PLW2901
         growth = law.cumulant(tilt + sign * move) - law.cumulant(tilt) - sign * move * threshold
         best = np.minimum(best, (NEGLIGIBLE + np.maximum(growth, 0.0)) / move)
     return best

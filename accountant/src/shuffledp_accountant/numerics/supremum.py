@@ -23,8 +23,8 @@ _AT_ONCE = 512
 _FEW = 256
 """Points that are all evaluated, without any slack."""
 
-_MOST = 6_000
-"""Boxes bounded before the wanted number is raised: speed is bought with tightness, never with soundness."""
+_MOST = 2_500
+"""Boxes bounded before those that are left are taken as they are: speed costs tightness, never soundness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def certified_maximum(
         start: a value that f is believed to reach; it decides tightness only.
         slack: relative.
         holds: whether f <= target is certain on the whole of each box; monotone in the target.
-        needed: for boxes of one point, a bound of f there.
+        needed: a bound of f on each box, tight where it is one point.
         compositions: range of j, for deciding how to cut.
     """
     if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= _FEW:
@@ -103,15 +103,16 @@ def certified_maximum(
         return float(needed(boxes).max())
     target, spent = start * (1.0 + slack), 0
     while len(boxes):
-        now = np.arange(max(0, len(boxes) - _AT_ONCE), len(boxes))
-        rest, current = boxes.take(np.arange(now[0])), boxes.take(now)
-        spent += len(current)
+        now = np.arange(min(len(boxes), _AT_ONCE))
+        rest, current = boxes.take(np.arange(len(now), len(boxes))), boxes.take(now)
         open_boxes = current.take(~holds(current, target))
+        spent += len(current)
+        if spent > _MOST:
+            left = rest.joined(open_boxes)
+            return max(target, float(needed(left).max())) if len(left) else target
         single = open_boxes.points
         if single.any():
             target = max(target, float(needed(open_boxes.take(single)).max()))
-        elif len(open_boxes) and spent > _MOST:
-            target, spent = target * (1.0 + slack), 0
         boxes = rest.joined(open_boxes.take(~single).cut(compositions))
         if not np.isfinite(target):
             return float("inf")

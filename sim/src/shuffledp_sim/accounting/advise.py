@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.options import (
     Circumstances,
-    Delta,
     Epsilon,
     Format,
     Honest,
     MaxDistance,
+    MaxError,
+    MaxMessages,
     Neighbours,
     OutputFormat,
     Rounds,
+    TargetDelta,
+    TargetMaxValue,
+    TargetSymbols,
     Users,
 )
 
@@ -31,15 +33,15 @@ def advise(
     *,
     users: Users,
     epsilon: Epsilon,
-    delta: Delta,
-    max_value: Annotated[int | None, typer.Option(help="k: values are 0..k; without it only histograms.")] = None,
-    symbols: Annotated[int | None, typer.Option(help="Symbols of a histogram; default: k + 1.")] = None,
+    delta: TargetDelta,
+    max_value: TargetMaxValue = None,
+    symbols: TargetSymbols = None,
     adjacency: Neighbours = Adjacency.STANDARD,
     max_distance: MaxDistance = None,
     honest: Honest = None,
     rounds: Rounds = 1,
-    max_error: Annotated[float | None, typer.Option(help="Largest standard error accepted.")] = None,
-    max_messages: Annotated[int | None, typer.Option(help="Most messages per user accepted.")] = None,
+    max_error: MaxError = None,
+    max_messages: MaxMessages = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Every mechanism that keeps (ε, δ): its error, messages, and what is left without a shuffler."""
@@ -52,7 +54,7 @@ def advise(
     if output is OutputFormat.JSON:
         print_json([targets.row_to_dict(row) for row in rows])
     else:
-        print_rich(_table(target, rows))
+        print_rich(_table(target, rows), _notes(rows))
 
 
 def _table(target: Target, rows: list[Advice]) -> Table:
@@ -66,23 +68,28 @@ def _table(target: Target, rows: list[Advice]) -> Table:
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        caption="standard error: of one round. ε_L: what a user keeps in one round if every node is corrupt.",
-        caption_justify="left",
     )
     table.add_column("mechanism", style="cyan", no_wrap=True)
-    for heading in ("standard error", "messages", "ε_L", "ε certified", "ε attained"):
+    for heading in ("error", "messages", "ε_L", "ε certified", "ε attained"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("parameters", style="dim")
     for row in rows:
-        from shuffledp_sim.accounting.questions import exact
-
-        table.add_row(
-            row.kind,
-            f"{row.error:,.4g} ({'one count' if row.estimates != 'sum' else 'sum'})",
-            f"{row.messages:,}",
-            f"{row.corrupted_epsilon:.4g}",
-            f"{row.certified:.4g}",
-            f"{row.attained:.4g}",
-            ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items()),
-        )
+        numbers = (row.corrupted_epsilon, row.certified, row.attained)
+        table.add_row(row.kind, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers))
     return table
+
+
+def _notes(rows: list[Advice]) -> Table:
+    """What the columns mean, and each mechanism's exact parameters."""
+    from rich.table import Table
+
+    from shuffledp_sim.accounting.questions import exact
+
+    notes = Table.grid(padding=(0, 1))
+    notes.add_row("error", "standard error of one round: of the sum, or of one count of a histogram")
+    notes.add_row("messages", "per user and round")
+    notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
+    for row in rows:
+        notes.add_row(
+            f"[cyan]{row.kind}[/cyan]", ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items())
+        )
+    return notes

@@ -187,7 +187,7 @@ def _gain(question: Question, local: _Local, found: _Found) -> tuple[str, ...]:
     if question.all_corrupt or math.isinf(found.certified) or found.certified < local.epsilon * (1 - 1e-6):
         return ()
     padding = getattr(question.spec, "padding", None)
-    cure = "" if padding is None else f"; padding = {padding} clamps too often: leave --padding out to have it chosen"
+    cure = "" if padding is None else f"; padding = {padding} is too little for changes up to {question.max_distance}"
     return (f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified here{cure}",)
 
 

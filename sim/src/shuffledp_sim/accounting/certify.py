@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from shuffledp_core.privacy import Adjacency
@@ -11,6 +9,7 @@ from shuffledp_sim.accounting.options import (
     Circumstances,
     CorruptNodes,
     Delta,
+    Epsilon0,
     EpsilonGeo,
     Format,
     Honest,
@@ -24,6 +23,8 @@ from shuffledp_sim.accounting.options import (
     Plot,
     Randomise,
     Rounds,
+    Shares,
+    Symbols,
     Users,
     View,
 )
@@ -35,8 +36,8 @@ certify_app = typer.Typer(help="What a mechanism guarantees, from both sides of 
 def krr_histogram(
     *,
     users: Users,
-    symbols: Annotated[int, typer.Option(help="k, symbols of the histogram.")],
-    epsilon0: Annotated[float, typer.Option(help="ε0 of one user's report, in nats.")],
+    symbols: Symbols,
+    epsilon0: Epsilon0,
     delta: Delta,
     adjacency: Neighbours = Adjacency.STANDARD,
     max_distance: MaxDistance = None,
@@ -60,7 +61,7 @@ def krr_histogram(
 def local(
     *,
     users: Users,
-    epsilon0: Annotated[float, typer.Option(help="ε0 of one user's report, in nats.")],
+    epsilon0: Epsilon0,
     delta: Delta,
     honest: Honest = None,
     rounds: Rounds = 1,
@@ -131,7 +132,7 @@ def sgdl_shuffle(
     noise_epsilon: NoiseEpsilon,
     delta: Delta,
     padding: Padding = None,
-    shares: Annotated[int | None, typer.Option(help="Honest users who make one noise; default: all of them.")] = None,
+    shares: Shares = None,
     adjacency: Neighbours = Adjacency.STANDARD,
     max_distance: MaxDistance = None,
     honest: Honest = None,

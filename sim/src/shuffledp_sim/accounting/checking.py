@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp_accountant.certificates import FINAL, recheck
+from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
 from shuffledp_core.documents.signed import DocumentT, Signed, from_json
 from shuffledp_core.documents.signed import verify as verify_signed
@@ -104,11 +105,11 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
 
 
 def check_file(file: Path, trust: Trust, now: float | None = None) -> list[Report]:
-    """Checks every certificate in a file. docs/protocol.md, "Rechecking".
+    """Checks every certificate in a file.
 
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
-    3. Every number of every certificate is computed again and is not better than what is found.
+    3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
 
     Args:
         file: the JSON file.
@@ -130,14 +131,22 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
     try:
         signed = Signed.from_bytes(data)  # 1
     except MalformedDocumentError as error:
-        try:
-            announcement = from_json(data, Announcement)
-        except MalformedDocumentError:
-            raise error from None
-        signed = announcement.manifest
-        for countersigned in announcement.countersignatures:
-            keys.by_node(countersigned, Countersignature)
+        signed = _announced(data, keys, error)
     yield from _inside(signed, keys)  # 2
+
+
+def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
+    """The manifest of an announcement whose countersignatures hold; `refusal` is raised for anything else."""
+    try:
+        announcement = from_json(data, Announcement)
+    except MalformedDocumentError:
+        raise refusal from None
+    expected = document_digest(announcement.manifest)
+    for countersigned in announcement.countersignatures:
+        said = keys.by_node(countersigned, Countersignature)
+        if (said.node, said.manifest_digest) != (countersigned.signer, expected):
+            raise ForeignDocumentError(f"the countersignature of {countersigned.signer!r} is for another manifest")
+    return announcement.manifest
 
 
 def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:

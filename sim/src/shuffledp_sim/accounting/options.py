@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -35,30 +35,58 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-Users = Annotated[int, typer.Option(help="n, reports that arrive.")]
-Delta = Annotated[float, typer.Option(help="δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
-Epsilon = Annotated[float, typer.Option(help="Target ε over all rounds, in nats; per unit under metric adjacency.")]
+def whole(text: str | int) -> int:
+    """A whole number; the refusal names what was typed."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from error
+
+
+def real(text: str | float) -> float:
+    """A number; the refusal names what was typed. Its range is checked where it is used."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number") from error
+
+
+def _whole(words: str) -> Any:
+    return typer.Option(parser=whole, metavar="INTEGER", help=words)
+
+
+def _real(words: str) -> Any:
+    return typer.Option(parser=real, metavar="NUMBER", help=words)
+
+
+def _exact(words: str) -> Any:
+    return typer.Option(parser=decimal, metavar="DECIMAL", help=words)
+
+
+Users = Annotated[int, _whole("n, reports that arrive.")]
+Delta = Annotated[float, _real("δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
+TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
+Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
+Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
 Neighbours = Annotated[Adjacency, typer.Option("--adjacency", help="standard: any change; metric: per unit of change.")]
-MaxDistance = Annotated[int | None, typer.Option(help="Largest change covered; default: the whole domain.")]
-Honest = Annotated[int | None, typer.Option(help="Users who follow the protocol; default: all.")]
-Rounds = Annotated[int, typer.Option(help="Rounds on the same people.")]
+MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
+Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
+Rounds = Annotated[int, _whole("Rounds on the same people.")]
 CorruptNodes = Annotated[str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")]
-Nodes = Annotated[int, typer.Option(help="Mix nodes of the route.")]
+Nodes = Annotated[int, _whole("Mix nodes of the route.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for programs.")]
 Plot = Annotated[Path | None, typer.Option(help="Also draw δ(ε) into this file (.png, .svg or .pdf).")]
-MaxValue = Annotated[int, typer.Option(help="k: values are 0..k.")]
-Randomise = Annotated[
-    Fraction,
-    typer.Option(parser=decimal, metavar="DECIMAL", help="p, the chance that a bit is replaced by a fair coin."),
-]
-EpsilonGeo = Annotated[
-    Fraction, typer.Option(parser=decimal, metavar="DECIMAL", help="ε of one user's noise, in nats per unit.")
-]
-NoiseEpsilon = Annotated[
-    Fraction,
-    typer.Option(parser=decimal, metavar="DECIMAL", help="ε of all shares of the noise together, in nats per unit."),
-]
-Padding = Annotated[int | None, typer.Option(help="c, bits added on each side; default: the least sound one.")]
+MaxValue = Annotated[int, _whole("k: values are 0..k.")]
+Symbols = Annotated[int, _whole("k, symbols of the histogram.")]
+TargetMaxValue = Annotated[int | None, _whole("k: values are 0..k; without it only histograms.")]
+TargetSymbols = Annotated[int | None, _whole("Symbols of a histogram; default: k + 1.")]
+Randomise = Annotated[Fraction, _exact("p, the chance that a bit is replaced by a fair coin.")]
+EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
+NoiseEpsilon = Annotated[Fraction, _exact("ε of all shares of the noise together, in nats per unit.")]
+Shares = Annotated[int | None, _whole("Honest users who make one noise; default: all of them.")]
+Padding = Annotated[int | None, _whole("c, bits added on each side; default: the least sound one.")]
+MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
+MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,15 @@ from shuffledp_accountant.numerics.calibration import Target, calibrate
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_sim.accounting.options import Circumstances
-from shuffledp_sim.accounting.questions import ParameterValue, Question, check_finite, exact, question, setting_of
+from shuffledp_sim.accounting.questions import (
+    ParameterValue,
+    Question,
+    check_finite,
+    corrupt_nodes,
+    exact,
+    question,
+    setting_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +67,21 @@ def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) ->
 
     Raises:
         UsageError: for an unknown mechanism or a value outside its range.
-        CannotCertify: no parameters keep the target while a node is honest; or all are corrupt and ε_L is more.
+        CannotCertify: no parameters keep the target; or every node is corrupt.
     """
     if kind not in MECHANISMS:
         raise UsageError(f"unknown mechanism {kind!r}; choose one of {', '.join(MECHANISMS)}")
     target = target_of(typed, sizes, epsilon)
     if kind != KRRHistogram.kind and target.max_value is None:
         raise UsageError(f"{kind} sums values: name --max-value")
-    spec = calibrate(kind, target)
-    note = f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a node is honest"
-    asked = question(spec, typed, notes=(note,), asked=(("target_epsilon", epsilon),))
-    if asked.all_corrupt:
+    if len(corrupt_nodes(typed.corrupt_nodes, typed.nodes)) == typed.nodes:
         raise CannotCertify(
             "with every node corrupt nothing is shuffled and only the local guarantee is left; "
             "leave an honest node, or certify a mechanism and read its eps_L"
         )
-    return asked
+    spec = calibrate(kind, target)
+    note = f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a node is honest"
+    return question(spec, typed, notes=(note,), asked=(("target_epsilon", epsilon),))
 
 
 def advised(typed: Circumstances, sizes: Sizes, epsilon: float, limits: Limits) -> tuple[Target, list[Advice]]:

@@ -1,0 +1,25 @@
+"""`python -m shuffledp_sim.child MODULE ARG...`: becomes `python -m MODULE ARG...`, and ends when its parent does.
+
+The kernel's parent-death signal survives the exec. It is set here, after the parent's own fork and exec, because code
+between the two (`preexec_fn`) would run the fork handlers of gRPC in a process with threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Asks for SIGTERM at the parent's death (Linux only), then becomes the module named on the command line."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])  # noqa: S606 - no shell is wanted
+
+
+if __name__ == "__main__":
+    main()

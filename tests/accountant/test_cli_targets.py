@@ -1,0 +1,119 @@
+"""`shuffledp calibrate` and `shuffledp advise` through the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_sim import cli
+
+TARGET = "--users 1000 --epsilon 1 --delta 1e-6"
+
+
+class Shell:
+    """`shuffledp` in this process, from arguments to exit code, as `main` runs it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def run(self, line: str) -> tuple[int, str, str]:
+        self._monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = self._capsys.readouterr()
+        return int(stop.value.code or 0), printed.out, printed.err
+
+    def json(self, line: str) -> Any:
+        code, out, err = self.run(f"{line} --format json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("mechanism", ["krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"])
+def test_a_calibrated_mechanism_keeps_its_target_without_waste(shell: Shell, mechanism: str) -> None:
+    answer = shell.json(f"calibrate {mechanism} {TARGET} --max-value 6")
+    assert answer["mechanism"] == mechanism
+    assert 0.95 < answer["epsilon"]["certified"] <= 1.0
+    assert answer["parameters"]["target_epsilon"] == 1.0
+    assert math.isfinite(answer["standard_error"])
+
+
+def test_what_calibration_prints_can_be_certified_again(shell: Shell) -> None:
+    answer = shell.json(f"calibrate krr-histogram {TARGET} --symbols 7 --honest 900")
+    spec = KRRHistogram(symbols=7, blanket=Fraction(answer["parameters"]["blanket"]))
+    assert epsilon_bounds(spec, Setting(1000, 900), 1e-6).certified == answer["epsilon"]["certified"]
+
+
+def test_a_calibrated_round_can_be_repeated(shell: Shell) -> None:
+    answer = shell.json("calibrate krr-histogram --users 500 --symbols 4 --epsilon 2 --delta 1e-6 --rounds 3")
+    assert answer["rounds"] == 3
+    assert 1.9 < answer["epsilon"]["certified"] <= 2.0
+
+
+def test_calibration_for_a_fully_corrupt_route_is_a_refusal(shell: Shell) -> None:
+    code, _, err = shell.run(f"calibrate krr-histogram {TARGET} --symbols 4 --corrupt-nodes 1,2 --nodes 2")
+    assert code == 3
+    assert "nothing is shuffled" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"calibrate magic {TARGET} --max-value 5", "unknown mechanism 'magic'; choose one of krr-histogram"),
+        (f"calibrate geo-shuffle {TARGET}", "--max-value"),
+        (f"calibrate geo-shuffle {TARGET} --symbols 4", "name --max-value"),
+        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 0 --delta 1e-6", "epsilon must be a finite number"),
+        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon -2 --delta 1e-6", "not -2.0"),
+        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon nan --delta 1e-6", "not nan"),
+        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1", "below 1, not 1.0"),
+        ("calibrate krr-histogram --users 10 --symbols 1 --epsilon 1 --delta 1e-6", "symbols must be from 2"),
+        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1e-6 --rounds 0", "not 0"),
+        (f"calibrate geo-shuffle {TARGET} --max-value 5 --max-distance 6", "max-distance must be from 1 to 5"),
+        (f"calibrate geo-shuffle {TARGET} --max-value 0", "max-value must be from 1"),
+        (f"calibrate geo-shuffle {TARGET} --max-value 5 --honest 1001", "not 1001"),
+        (f"advise {TARGET}", "--max-value"),
+        (f"advise {TARGET} --max-value 5 --max-error 0", "max-error must be a finite number above 0, not 0.0"),
+        (f"advise {TARGET} --max-value 5 --max-messages 0", "max-messages must be at least 1, not 0"),
+        (f"advise {TARGET} --max-value five", "'five' is not a whole number"),
+    ],
+)
+def test_bad_targets_are_refused_with_the_value_and_what_is_allowed(shell: Shell, line: str, words: str) -> None:
+    code, out, err = shell.run(line)
+    assert (code, out) == (2, "")
+    assert words in " ".join(err.replace("│", " ").split())
+
+
+def test_advice_lists_every_mechanism_that_fits(shell: Shell) -> None:
+    rows = shell.json(f"advise {TARGET} --max-value 6")
+    assert {row["mechanism"] for row in rows} == {"krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"}
+    for row in rows:
+        assert row["epsilon"]["attained"] <= row["epsilon"]["certified"] <= 1.0
+        assert row["corrupted"]["epsilon"] > 0
+    assert [row["messages_per_user"] for row in rows] == sorted(row["messages_per_user"] for row in rows)
+
+
+def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
+    few = shell.json(f"advise {TARGET} --max-value 6 --max-messages 6")
+    assert {row["mechanism"] for row in few} == {"krr-histogram", "rr-shuffle"}
+    code, _, err = shell.run(f"advise {TARGET} --max-value 6 --max-messages 1 --max-error 0.001")
+    assert code == 3
+    assert "no mechanism fits" in err
+
+
+def test_people_get_a_table_of_all_mechanisms(shell: Shell) -> None:
+    code, out, _ = shell.run(f"advise {TARGET} --max-value 6")
+    assert code == 0
+    for word in ("krr-histogram", "sgdl-shuffle", "messages", "ε_L", "ε certified", "ε attained", "error"):
+        assert word in out

@@ -1,0 +1,235 @@
+"""`shuffledp verify`: genuine and right certificates pass, altered or boastful ones do not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shuffledp_accountant.analysis import analyse
+from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of
+from shuffledp_accountant.ledger.charges import Account
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    Countersignature,
+    EpsilonBounds,
+    LedgerPosition,
+    Manifest,
+    Result,
+    RoundPlan,
+)
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_sim import cli
+from shuffledp_sim.pki import Deployment, create_deployment
+
+ROUND = "ab" * 16
+YEAR_3000 = 32_503_680_000_000
+
+
+def run(line: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["shuffledp", "verify", *map(str, line)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(stop.value.code or 0), printed.out + printed.err
+
+
+class Desk:
+    """A deployment's documents on disk, and `shuffledp verify` in this process."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def verify(self, *arguments: str | Path) -> tuple[int, str]:
+        return run(list(arguments), self._monkeypatch, self._capsys)
+
+    def write(self, document: Signed | Announcement, name: str = "document.json") -> Path:
+        file = self.folder / name
+        file.write_bytes(msgspec.json.encode(document) + b"\n")
+        return file
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    names = ("node-1", "node-2", "analyst", "accountant")
+    return create_deployment(tmp_path_factory.mktemp("keys") / "demo", dict.fromkeys(names, "127.0.0.1:7000"))
+
+
+@pytest.fixture
+def desk(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(deployment.folder, monkeypatch, capsys)
+
+
+def issued(stage: str = PLAN, expires_at: int = YEAR_3000) -> Certificate:
+    plan = RoundPlan(
+        population="demo",
+        mechanism="krr-histogram",
+        size=4,
+        epsilon=1.0,
+        delta=1e-6,
+        min_reports=200,
+        max_reports=1000,
+        colluding=20,
+        route=("node-1", "node-2"),
+    )
+    cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
+    account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
+    return certificate(stage, "demo", ROUND, plan, cost, analyse(cost), account, 0, expires_at)
+
+
+def by(deployment: Deployment, who: str, document: Any) -> Signed:
+    return deployment.identity_of(who).sign(document)
+
+
+def boast(document: Certificate) -> Certificate:
+    """The same certificate with an ε that its own parameters do not support."""
+    honest = document.epsilon.certified
+    assert honest is not None
+    attained = document.epsilon.attained
+    better = EpsilonBounds(certified=honest * 0.999, attained=min(attained or 0.0, honest * 0.99))
+    return msgspec.structs.replace(document, epsilon=better)
+
+
+def test_a_genuine_certificate_passes_with_the_roster_beside_it(desk: Desk, deployment: Deployment) -> None:
+    code, words = desk.verify(desk.write(by(deployment, "accountant", issued())))
+    assert code == 0
+    for said in ("genuine and right", "signature: holds", "computed again", "valid until 3000"):
+        assert said in words
+
+
+def test_the_roster_the_root_key_or_the_accountants_key_may_be_named(
+    desk: Desk, deployment: Deployment, tmp_path: Path
+) -> None:
+    file = tmp_path / "certificate.json"
+    file.write_bytes(by(deployment, "accountant", issued()).to_bytes())
+    key = deployment.identity_of("accountant").public_key.hex()
+    assert desk.verify(file, "--roster", deployment.roster_file, "--root-key", deployment.root_key)[0] == 0
+    assert desk.verify(file, "--roster", deployment.roster_file)[0] == 0
+    assert desk.verify(file, "--key", key)[0] == 0
+    assert desk.verify(file)[0] == 2  # no roster beside it
+
+
+def test_json_says_what_was_checked(desk: Desk, deployment: Deployment) -> None:
+    code, words = desk.verify(desk.write(by(deployment, "accountant", issued())), "--format", "json")
+    (report,) = json.loads(words)
+    assert code == 0
+    assert report["round"] == ROUND
+    assert report["holds"] is True
+    assert report["epsilon"] == issued().epsilon.certified
+    assert len(report["checked"]) >= 5
+
+
+def test_any_flipped_bit_is_found(desk: Desk, deployment: Deployment) -> None:
+    original = desk.write(by(deployment, "accountant", issued())).read_bytes()
+    for place in range(0, len(original), 29):
+        altered = bytearray(original)
+        altered[place] ^= 1
+        file = desk.folder / "altered.json"
+        file.write_bytes(altered)
+        code, words = desk.verify(file)
+        assert code == 1, f"byte {place}"
+        assert words.startswith("error: ")
+
+
+@pytest.mark.parametrize("who", ["analyst", "node-1"])
+def test_a_certificate_signed_by_somebody_else_is_refused(desk: Desk, deployment: Deployment, who: str) -> None:
+    forged = msgspec.structs.replace(by(deployment, who, issued()), signer="accountant")
+    code, words = desk.verify(desk.write(forged))
+    assert code == 1
+    assert "valid signature of 'accountant'" in words
+
+
+def test_a_wrong_key_is_refused(desk: Desk, deployment: Deployment) -> None:
+    file = desk.write(by(deployment, "accountant", issued()))
+    other = deployment.identity_of("analyst").public_key.hex()
+    assert desk.verify(file, "--key", other)[0] == 1
+    assert desk.verify(file, "--root-key", other)[0] == 1
+    code, words = desk.verify(file, "--key", "abcd")
+    assert (code, "2 bytes instead of 32" in words) == (2, True)
+    assert desk.verify(file, "--key", other, "--root-key", other)[0] == 2
+
+
+def test_a_number_better_than_the_truth_is_refused_though_signed(desk: Desk, deployment: Deployment) -> None:
+    code, words = desk.verify(desk.write(by(deployment, "accountant", boast(issued()))))
+    assert code == 1
+    assert "claims epsilon" in words
+
+
+def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: Deployment) -> None:
+    foreign = msgspec.structs.replace(issued(), deployment="elsewhere")
+    code, words = desk.verify(desk.write(by(deployment, "accountant", foreign)))
+    assert (code, "elsewhere" in words) == (1, True)
+
+
+@pytest.mark.parametrize(("stage", "said"), [(PLAN, "note: this plan expired"), (FINAL, "final: what happened")])
+def test_the_past_is_a_note_and_no_failure(desk: Desk, deployment: Deployment, stage: str, said: str) -> None:
+    code, words = desk.verify(desk.write(by(deployment, "accountant", issued(stage, expires_at=1000))))
+    assert (code, said in words) == (0, True)
+
+
+def result(deployment: Deployment, final: Certificate, round_id: str = ROUND) -> Signed:
+    document = Result(
+        deployment="demo",
+        round_id=round_id,
+        outcome="published",
+        plan_certificate=by(deployment, "accountant", issued()),
+        final_certificate=by(deployment, "accountant", final),
+    )
+    return by(deployment, "analyst", document)
+
+
+def test_both_certificates_in_a_result_are_checked(desk: Desk, deployment: Deployment) -> None:
+    code, words = desk.verify(desk.write(result(deployment, issued(FINAL))))
+    assert code == 0
+    assert "plan certificate in the result" in words
+    assert "final certificate in the result" in words
+    assert desk.verify(desk.write(result(deployment, boast(issued(FINAL)))))[0] == 1
+    assert desk.verify(desk.write(result(deployment, issued(FINAL), "cd" * 16)))[0] == 1
+
+
+def manifest(deployment: Deployment) -> Signed:
+    document = Manifest(
+        deployment="demo",
+        round_id=ROUND,
+        certificate=by(deployment, "accountant", issued()),
+        route=(),
+        geometry=Geometry(suite="sealed-box", hops=2, messages_per_user=1, symbol_bytes=1),
+        min_reports=200,
+        max_reports=1000,
+        opens_at=0,
+        closes_at=1,
+    )
+    return by(deployment, "analyst", document)
+
+
+def test_the_certificate_in_a_manifest_and_in_an_announcement_is_checked(desk: Desk, deployment: Deployment) -> None:
+    signed = manifest(deployment)
+    code, printed = desk.verify(desk.write(signed))
+    assert (code, "certificate in the manifest" in printed) == (0, True)
+    said = Countersignature(round_id=ROUND, node="node-1", manifest_digest=document_digest(signed))
+    other = msgspec.structs.replace(said, manifest_digest="00" * 32)
+    for who, words, code in (("node-1", said, 0), ("analyst", said, 1), ("node-2", said, 1), ("node-1", other, 1)):
+        announced = Announcement(manifest=signed, countersignatures=(by(deployment, who, words),))
+        assert desk.verify(desk.write(announced))[0] == code
+    key = deployment.identity_of("accountant").public_key.hex()
+    assert desk.verify(desk.write(signed), "--key", key)[0] == 2
+
+
+def test_what_holds_no_certificate_is_refused(desk: Desk, deployment: Deployment) -> None:
+    empty = by(deployment, "analyst", Result(deployment="demo", round_id=ROUND, outcome="failed"))
+    assert desk.verify(desk.write(empty))[0] == 1
+    assert desk.verify(deployment.roster_file)[0] == 1
+    (desk.folder / "text.json").write_text("not json")
+    code, words = desk.verify(desk.folder / "text.json")
+    assert (code, "not a signed document" in words) == (1, True)
+    assert desk.verify(desk.folder / "missing.json")[0] == 2

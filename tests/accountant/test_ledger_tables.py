@@ -1,0 +1,55 @@
+"""The tabulated curves that the ledger composes: never below the mechanism's own, and hardly above."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shuffledp_accountant.analysis import REGISTERED
+from shuffledp_accountant.numerics.bounds import Setting, certified_curve, delta_bounds
+from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.tabulated import Tabulated
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+
+SPECS: list[Mechanism] = [
+    KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
+    RRShuffle(max_value=2, randomise=Fraction(1, 3)),
+    GeoShuffle(max_value=8, epsilon_geo=Fraction(1, 2), padding=40),
+    SGDLShuffle(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, padding=150),
+]
+SETTING = Setting(80, 60)
+
+
+def test_every_mechanism_is_looked_at() -> None:
+    assert {type(spec) for spec in SPECS} == set(MECHANISMS.values())
+    assert REGISTERED
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+@settings(max_examples=8, deadline=None)
+@given(st.just(0.0) | st.floats(1e-9, 90.0) | st.floats(1e-9, 2.0))
+def test_the_table_is_above_what_a_dataset_attains_and_never_below_the_curve(spec: Mechanism, epsilon: float) -> None:
+    at = np.array([epsilon])
+    table = float(certified_curve(Tabulated(spec), SETTING, spec.domain - 1, at)[0])
+    curve = float(certified_curve(spec, SETTING, spec.domain - 1, at)[0])
+    assert table >= delta_bounds(spec, SETTING, epsilon).attained
+    # Two upper bounds that were rounded differently may differ in the last digits that are computed.
+    assert table >= curve * (1 - 1e-4) - 1e-13
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_below_zero_the_table_is_the_reflected_curve(spec: Mechanism) -> None:
+    at = np.array([-3.0, -0.5, -0.01])
+    table = certified_curve(Tabulated(spec), SETTING, spec.domain - 1, at)
+    assert np.all(table >= -np.expm1(at))
+    assert np.all(table <= 1.0)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_composition_costs_no_more_than_one_percent_for_the_table(spec: Mechanism) -> None:
+    direct = compose_epsilon([Round(spec, SETTING, 4)], 1e-5)
+    assert compose_epsilon([Round(Tabulated(spec), SETTING, 4)], 1e-5) == pytest.approx(direct, rel=0.01)
