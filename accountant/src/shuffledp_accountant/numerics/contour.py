@@ -67,8 +67,15 @@ class LogValues:
 
 
 def log_cdf(law: TiltedLaw, threshold: Floats) -> LogValues:
-    """ln P(X <= t) with an error bound, row by row. Source: docs/accounting.md, Proposition S3."""
-    return _evaluate(law, threshold, cumulative=True)
+    """ln P(X <= t) with an error bound, row by row. Source: docs/accounting.md, Proposition S3.
+
+    Far above the mean, where Chernoff's bound leaves less than exp(-NEGLIGIBLE), it is 1 up to that.
+    """
+    tilt = law.saddle(threshold)
+    middle = np.ceil(law.mean(np.zeros_like(tilt)))
+    sure = (threshold > middle) & (tilt > 0) & (law.cumulant(tilt) - tilt * threshold < -NEGLIGIBLE)
+    found = _evaluate(law, np.where(sure, middle, threshold), cumulative=True)
+    return LogValues(np.where(sure, -1e-17, found.low), np.where(sure, 0.0, np.minimum(found.high, 0.0)))
 
 
 def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
