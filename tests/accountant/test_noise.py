@@ -76,6 +76,14 @@ def test_the_contour_sum_agrees_with_fifty_digits(shape: float, ratio: float) ->
         assert found.high[0] - found.low[0] < 1e-8
 
 
+@pytest.mark.parametrize(("shape", "ratio", "point"), [(64.0, 0.9, 4000), (10.0, 0.999, 30_000), (1000.0, 0.2, 3000)])
+def test_the_contour_sum_holds_in_the_deepest_tails(shape: float, ratio: float, point: int) -> None:
+    found = log_pmf(SgdlLaw(shape, ratio), np.array([-float(point)]))
+    truth = mpmath.log(_mass(shape, ratio, point))
+    assert found.low[0] <= truth <= found.high[0]
+    assert found.high[0] - found.low[0] < 1e-9
+
+
 def test_the_contour_distribution_function_agrees_with_a_sum_of_masses() -> None:
     law = SgdlLaw(200.0, 0.6)
     masses = [_mass(200.0, 0.6, m) for m in range(700)]
@@ -140,6 +148,12 @@ def test_a_billion_users_with_little_noise_are_bracketed() -> None:
     drift = certified[1] * sigma / 20
     gauss = _gauss(10 / sigma - drift) - math.exp(certified[1]) * _gauss(-10 / sigma - drift)
     assert gauss == pytest.approx(1e-6, rel=1e-3)
+
+
+def test_a_billion_users_with_much_noise_are_bracketed() -> None:
+    certified, attained = sum_noise(Fraction(10**9), Fraction(1, 100)).least(np.array([1, 20]), 1e-9, 0.0)
+    assert (attained <= certified).all()
+    assert (certified <= attained * 1.01).all()
 
 
 def _gauss(value: float) -> float:

@@ -78,6 +78,19 @@ def test_the_contour_sum_of_bits_agrees_with_fifty_digits() -> None:
                 assert found.high[0] - found.low[0] < 1e-9
 
 
+@pytest.mark.parametrize(
+    ("bits", "flip", "flipped"), [(10**8, 1e-9, 3), (10**6, 1e-7, 9), (10**9, 1e-3, 1_007_000), (10**4, 1e-9, 40)]
+)
+def test_ones_that_hardly_ever_flip_agree_with_sixty_digits(bits: int, flip: float, flipped: int) -> None:
+    with mpmath.workdps(60):
+        chance = mpmath.mpf(flip)
+        truth = mpmath.log(mpmath.binomial(bits, flipped)) + flipped * mpmath.log(chance)
+        truth += (bits - flipped) * mpmath.log(1 - chance)
+        found = log_pmf(BitSum(np.array([0.0]), np.array([float(bits)]), flip), np.array([float(bits - flipped)]))
+        assert found.low[0] <= truth <= found.high[0]
+    assert found.high[0] - found.low[0] < 1e-5
+
+
 def test_mixed_bits_agree_with_their_convolution() -> None:
     direct = _sum(400, 150, 0.2)
     pair = BitPair(np.array([243.0]), np.array([150.0]), np.array([7.0]), 0.2)

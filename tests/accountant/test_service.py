@@ -15,13 +15,15 @@ import pytest
 from shuffledp_accountant.certificates import recheck
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_accountant.service import create_service, open_accountant
-from shuffledp_core.documents.models import Certificate, Discard, RoundPlan
+from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json, verify
 from shuffledp_core.errors import (
     AccessDenied,
     BudgetExceeded,
     CannotCertify,
     ConfigError,
+    CountMismatchError,
+    ForeignDocumentError,
     LedgerError,
     MalformedDocumentError,
     RoundStateError,
@@ -66,9 +68,10 @@ class Caller:
         async with translated("the accountant"):
             return (await self._stub.Certify(pb.CertifyRequest(round_id=round_id, plan=data))).certificate
 
-    async def settle(self, round_id: str, accepted: int) -> bytes:
+    async def settle(self, round_id: str, accepted: int, headers: list[bytes]) -> bytes:
+        request = pb.SettleRequest(round_id=round_id, accepted=accepted, headers=headers)
         async with translated("the accountant"):
-            return (await self._stub.Settle(pb.SettleRequest(round_id=round_id, accepted=accepted))).certificate
+            return (await self._stub.Settle(request)).certificate
 
     async def release(self, round_id: str, discards: list[bytes]) -> None:
         async with translated("the accountant"):
@@ -104,6 +107,20 @@ class World:
     def discard(self, round_id: str, node: str, *, forwarded: bool = False, signer: str | None = None) -> bytes:
         identity = self.deployment.identity_of(signer or node)
         return identity.sign(Discard(round_id=round_id, node=node, forwarded=forwarded)).to_bytes()
+
+    def header(self, round_id: str, node: str, users: int, signer: str | None = None, **changes: Any) -> bytes:
+        """The word of a node of `PLAN`'s route (one message per user) that it relayed so many reports."""
+        fields: dict[str, Any] = {
+            "round_id": round_id,
+            "position": NODES.index(node) + 2,
+            "users": users,
+            "records": users,
+            "digest": "00" * 32,
+        } | changes
+        return self.deployment.identity_of(signer or node).sign(BatchHeader(**fields)).to_bytes()
+
+    def headers(self, round_id: str, users: int) -> list[bytes]:
+        return [self.header(round_id, node, users) for node in NODES]
 
     def discards(self, round_id: str) -> list[bytes]:
         return [self.discard(round_id, node) for node in NODES]
@@ -166,14 +183,16 @@ async def test_a_round_is_settled_for_what_arrived_and_settled_the_same_again(wo
     caller, round_id = world.caller(), new_round()
     plan = world.read(await caller.certify(round_id))
     reserved = (await caller.budget()).spent_epsilon
-    wire = await caller.settle(round_id, 900)
+    headers = world.headers(round_id, 900)
+    wire = await caller.settle(round_id, 900, headers)
     final = world.read(wire)
     assert (final.stage, final.users, final.honest, final.mechanism) == ("final", 900, 880, plan.mechanism)
     assert final.holds
     recheck(final)
-    assert await caller.settle(round_id, 900) == wire
+    assert final.assumptions[0] == "exactly 900 reports were mixed: each of the 3 nodes signed that it relayed so many"
+    assert await caller.settle(round_id, 900, headers) == wire
     with pytest.raises(RoundStateError, match="settled for 900 reports"):
-        await caller.settle(round_id, 901)
+        await caller.settle(round_id, 901, world.headers(round_id, 901))
     budget = await caller.budget()
     assert budget.spent_epsilon < reserved
     assert budget.entries[0].state == "settled"
@@ -184,7 +203,7 @@ async def test_fewer_reports_than_the_minimum_have_no_final_certificate(world: W
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     with pytest.raises(TooFewReportsError, match="minimum, 200"):
-        await caller.settle(round_id, accepted)
+        await caller.settle(round_id, accepted, world.headers(round_id, accepted))
     assert (await caller.budget()).entries[0].state == "reserved"
 
 
@@ -192,7 +211,74 @@ async def test_more_reports_than_the_maximum_are_refused(world: World) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     with pytest.raises(RoundStateError, match="maximum, 1000"):
-        await caller.settle(round_id, 1001)
+        await caller.settle(round_id, 1001, world.headers(round_id, 1001))
+
+
+@pytest.mark.parametrize("honest", NODES)
+async def test_an_analyst_that_overstates_is_refused_whichever_node_is_the_honest_one(
+    world: World, honest: str
+) -> None:
+    """All others collude and sign what the analyst wants; it sends the honest node's word, or leaves it out."""
+    caller, round_id = world.caller(), new_round()
+    await caller.certify(round_id)
+    lies = {node: world.header(round_id, node, 900) for node in NODES}
+    true = world.header(round_id, honest, 250)
+    with pytest.raises(CountMismatchError, match=f"{honest} signed that it relayed 250 reports, not 900"):
+        await caller.settle(round_id, 900, list((lies | {honest: true}).values()))
+    with pytest.raises(RoundStateError, match=f"lacks the batch header of {honest}:"):
+        await caller.settle(round_id, 900, [lies[node] for node in NODES if node != honest])
+    entry = (await caller.budget()).entries[0]
+    assert entry.state == "reserved"
+    with pytest.raises(CountMismatchError, match="900 reports, not 250"):
+        await caller.settle(round_id, 250, list((lies | {honest: true}).values()))
+    assert world.read(await caller.settle(round_id, 250, world.headers(round_id, 250))).users == 250
+
+
+async def test_without_any_header_there_is_no_final_certificate(world: World) -> None:
+    caller, round_id = world.caller(), new_round()
+    await caller.certify(round_id)
+    with pytest.raises(RoundStateError, match="node-1, node-2, node-3"):
+        await caller.settle(round_id, 300, [])
+    assert (await caller.budget()).entries[0].state == "reserved"
+
+
+async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_count(world: World) -> None:
+    caller, round_id = world.caller(), new_round()
+    await caller.certify(round_id)
+    good = world.headers(round_id, 300)
+    forged = Identity("node-2", world.deployment.identity_of("node-1").key)
+    document = BatchHeader(round_id=round_id, position=3, users=300, records=300, digest="00" * 32)
+    for bad, error in (
+        (b"{}", MalformedDocumentError),
+        (forged.sign(document).to_bytes(), SignatureError),
+        (world.discard(round_id, "node-2"), ForeignDocumentError),
+        (world.header(new_round(), "node-2", 300), ForeignDocumentError),
+        (world.header(round_id, "node-2", 300, position=2), ForeignDocumentError),
+        (world.header(round_id, "node-2", 300, position=4), ForeignDocumentError),
+        (world.header(round_id, "node-2", 300, signer="node-1"), RoundStateError),
+        (world.header(round_id, "node-2", 299), CountMismatchError),
+        (world.header(round_id, "node-2", 301), CountMismatchError),
+        (world.header(round_id, "node-2", 300, records=299), CountMismatchError),
+    ):
+        with pytest.raises(error):
+            await caller.settle(round_id, 300, [good[0], bad, good[2]])
+    for wrong in (good[::-1], [*good, good[0]], [*good, world.header(round_id, "node-1", 300, signer=ANALYST)]):
+        with pytest.raises(ForeignDocumentError, match="where the route is node-1, node-2, node-3"):
+            await caller.settle(round_id, 300, wrong)
+    assert (await caller.budget()).entries[0].state == "reserved"
+    assert world.read(await caller.settle(round_id, 300, good)).stage == "final"
+
+
+async def test_every_message_of_a_report_must_have_been_relayed(world: World) -> None:
+    """A mechanism with several messages per user: as many records as users is far too few."""
+    caller, round_id = world.caller(), new_round()
+    plan = world.read(await caller.certify(round_id, msgspec.structs.replace(PLAN, mechanism="rr-shuffle", size=3)))
+    messages = plan.mechanism.messages_per_user
+    assert messages == 3
+    with pytest.raises(CountMismatchError, match="300 records where 300 reports of 3 messages are 900"):
+        await caller.settle(round_id, 300, world.headers(round_id, 300))
+    headers = [world.header(round_id, node, 300, records=900) for node in NODES]
+    assert world.read(await caller.settle(round_id, 300, headers)).users == 300
 
 
 async def test_a_round_over_the_budget_is_refused_and_told_what_is_left(world: World) -> None:
@@ -254,7 +340,7 @@ async def test_discards_that_are_forged_foreign_or_borrowed_do_not_count(world: 
 async def test_a_settled_round_cannot_be_released(world: World) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
-    await caller.settle(round_id, 300)
+    await caller.settle(round_id, 300, world.headers(round_id, 300))
     with pytest.raises(RoundStateError, match="its charge stays"):
         await caller.release(round_id, world.discards(round_id))
 
@@ -262,7 +348,7 @@ async def test_a_settled_round_cannot_be_released(world: World) -> None:
 async def test_rounds_that_were_never_certified_are_unknown(world: World) -> None:
     caller, round_id = world.caller(), new_round()
     with pytest.raises(UnknownRoundError):
-        await caller.settle(round_id, 300)
+        await caller.settle(round_id, 300, world.headers(round_id, 300))
     with pytest.raises(UnknownRoundError):
         await caller.release(round_id, world.discards(round_id))
 
@@ -270,7 +356,7 @@ async def test_rounds_that_were_never_certified_are_unknown(world: World) -> Non
 @pytest.mark.parametrize("name", ["node-1", "client", "operator", ACCOUNTANT])
 async def test_only_the_analyst_certifies_settles_and_releases(world: World, name: str) -> None:
     caller, round_id = world.caller(name), new_round()
-    for call in (caller.certify(round_id), caller.settle(round_id, 300), caller.release(round_id, [])):
+    for call in (caller.certify(round_id), caller.settle(round_id, 300, []), caller.release(round_id, [])):
         with pytest.raises(AccessDenied, match="allowed: analyst"):
             await call
 
@@ -363,9 +449,10 @@ async def test_everything_is_known_again_after_a_restart(world: World) -> None:
     wire = await caller.certify(round_id)
     accountant, ledger = open_accountant(world.config, world.deployment.roster)
     assert accountant.certify(round_id, to_json(PLAN)) == wire
-    final = accountant.settle(round_id, 250)
+    headers = world.headers(round_id, 250)
+    final = accountant.settle(round_id, 250, headers)
     ledger.close()
-    assert await caller.settle(round_id, 250) == final
+    assert await caller.settle(round_id, 250, headers) == final
 
 
 async def test_a_damaged_ledger_is_a_typed_error_for_the_caller(world: World) -> None:
@@ -376,12 +463,12 @@ async def test_a_damaged_ledger_is_a_typed_error_for_the_caller(world: World) ->
         raw.execute("UPDATE charges SET plan = '{}'")
     raw.close()
     with pytest.raises(LedgerError, match="damaged"):
-        await caller.settle(round_id, 300)
+        await caller.settle(round_id, 300, world.headers(round_id, 300))
 
 
 async def test_an_accountant_with_another_partys_keys_does_not_start(world: World) -> None:
     wrong = msgspec.structs.replace(world.config, keys=world.deployment.keys_of(ANALYST))
-    with pytest.raises(ConfigError, match="is not the roster's accountant"):
+    with pytest.raises(ConfigError, match="not the one the roster names for 'accountant'"):
         open_accountant(wrong, world.deployment.roster)
 
 

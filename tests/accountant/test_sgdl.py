@@ -107,6 +107,7 @@ def test_enough_padding_keeps_the_central_epsilon() -> None:
     found = epsilon_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), 1e-6)
     assert found.certified == pytest.approx(0.1, rel=1e-9)
     assert found.published == 0.1
+    assert delta_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), found.certified).certified <= 1e-6
     assert found.attained <= found.certified
 
 

@@ -13,7 +13,6 @@ import contextlib
 import random
 import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,7 +24,9 @@ from grpc.aio import Server
 
 from shuffledp_analyst.app import Analyst, assemble
 from shuffledp_analyst.config import AnalystConfig
+from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import (
     BatchHeader,
     Certificate,
@@ -70,10 +71,6 @@ from shuffledp_sim.pki import Deployment, create_deployment
 ROUTE = ("node-1", "node-2", "node-3")
 ANALYST_ONLY = frozenset({"analyst"})
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def free_ports(count: int) -> list[int]:
@@ -189,8 +186,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             basis=(),
             holds="not-holding" not in self.faults,
             ledger=LedgerPosition(entry=1, spent=0.9, delta=1e-5, limit=5.0),
-            issued_at=now(),
-            expires_at=now() + 3_600_000,
+            issued_at=system_clock(),
+            expires_at=system_clock() + 3_600_000,
         )
         signer = "node-1" if "wrong-key" in self.faults else self.name
         key = self.deployment.identity_of(signer).key
@@ -213,6 +210,11 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             raise BudgetExceeded("the ledger says no")
         if self.ledger.get(request.round_id) not in {"reserved", "settled"}:
             raise UnknownRoundError("never certified here")
+        asked = self.plans[request.round_id]
+        route = [self.deployment.roster.party(name) for name in asked.route]
+        words = [Signed.from_bytes(header) for header in request.headers]
+        messages = self.mechanism(asked).messages_per_user
+        check_headers(words, route, request.round_id, messages, request.accepted)
         self.ledger[request.round_id] = "settled"
         users = request.accepted + ("other-settlement" in self.faults)
         return accountant_pb2.SettleResponse(certificate=self.certificate(request.round_id, "final", users))
@@ -250,13 +252,16 @@ class NodeRound:
     forwarded: bool = False
     error: ShuffleDPError | None = None
     reports: list[list[bytes]] = field(default_factory=list)
+    header: bytes = b""
 
 
 @dataclass
 class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     """A node that keeps its rounds when it dies. Faults: "refuses", "wrong-key", "wrong-position",
-    "other-manifest", "wrong-discard", "overcounts"; and of the last one, at delivery: "short", "drops", "copies",
-    "wrong-digest", "bad-symbol", "not-mine", "silent", "torn-once", "fails", "loses"."""
+    "other-manifest", "wrong-discard", "overcounts"; of its batch header: "no-header", "forged-header",
+    "header-of-another-round", "header-of-another-position", "header-counts-more", "header-counts-records"; "late"
+    (done only when told); and of the last one, at delivery: "short", "drops", "copies", "wrong-digest", "bad-symbol",
+    "not-mine", "silent", "torn-once", "fails", "loses"."""
 
     service: str = "shuffledp_proto.v1.Node"
     rounds: dict[str, NodeRound] = field(default_factory=dict)
@@ -270,6 +275,21 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     def phase(self, round_id: str, phase: int) -> None:
         self.rounds[round_id].phase = phase
         self.happened.touch()
+
+    def done(self, round_id: str, users: int, data: bytes) -> None:
+        """The batch of so many reports is relayed; the header says so, but for the faults."""
+        more, records = "header-counts-more" in self.faults, "header-counts-records" in self.faults
+        document = BatchHeader(
+            round_id="ab" * 16 if "header-of-another-round" in self.faults else round_id,
+            position=ROUTE.index(self.name) + 2 + ("header-of-another-position" in self.faults),
+            users=users + more,
+            records=(users + more) * self.manifest(round_id).geometry.messages_per_user + records,
+            digest=digest(data),
+        )
+        key = self.deployment.identity_of("analyst" if "forged-header" in self.faults else self.name).key
+        if "no-header" not in self.faults:
+            self.rounds[round_id].header = sign(document, self.name, key).to_bytes()
+        self.phase(round_id, node_pb2.ROUND_PHASE_DONE)
 
     def fail(self, round_id: str, error: ShuffleDPError) -> None:
         self.rounds[round_id].error = error
@@ -358,6 +378,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
                 relaying_seconds=0.5 if mine.phase == node_pb2.ROUND_PHASE_DONE else 0.0,
                 error="" if mine.error is None else type(mine.error).__name__,
                 reason="" if mine.error is None else str(mine.error),
+                header=mine.header,
             )
             if mine.phase in {node_pb2.ROUND_PHASE_DONE, node_pb2.ROUND_PHASE_FAILED}:
                 return
@@ -463,7 +484,8 @@ class World:
         for name in ROUTE[:-1]:
             node = self.nodes[name]
             node.rounds[round_id].forwarded = True
-            node.phase(round_id, node_pb2.ROUND_PHASE_DONE)
+            if "late" not in node.faults:
+                node.done(round_id, len(reports), name.encode())
         if "silent" in self.last.faults:
             return
         if "loses" in self.last.faults:
@@ -484,7 +506,8 @@ class World:
             if round_id in self.last.rounds:
                 self.last.fail(round_id, error)
         else:
-            self.last.phase(round_id, node_pb2.ROUND_PHASE_DONE)
+            if "late" not in self.last.faults:
+                self.last.done(round_id, len(reports), b"".join(messages))
 
     async def deliver(self, round_id: str, messages: list[bytes], users: int) -> None:
         """The last node's AddBatch, with its faults."""
@@ -512,12 +535,12 @@ class World:
                 await self.add_batch(signer, signed, data[:-5])
         await self.add_batch(signer, signed, data[:-1] if "short" in faults else data)
 
-    async def add_batch(self, sender: str, header: Signed, data: bytes) -> None:
-        """One AddBatch to the analyst."""
+    async def add_batch(self, sender: str, header: Signed, data: bytes, size: int = 40) -> None:
+        """One AddBatch to the analyst, in chunks of `size` bytes."""
 
         def parts() -> Iterator[batch_pb2.AddBatchRequest]:
             yield batch_pb2.AddBatchRequest(header=header.to_bytes())
-            for offset, piece in chunks(data, 40):
+            for offset, piece in chunks(data, size):
                 yield batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=piece))
 
         async with self.channel(sender) as channel, translated("analyst"):

@@ -142,7 +142,7 @@ def test_a_wrong_configuration_is_one_line_and_exit_code_2(
 def test_keys_of_another_party_are_refused_at_the_start(tmp_path: Path) -> None:
     world = World(tmp_path)
     wrong = msgspec.structs.replace(world.config(), keys=world.deployment.keys_of("node-1"))
-    with pytest.raises(errors.ConfigError, match="is not the roster's analyst"):
+    with pytest.raises(errors.ConfigError, match="not the one the roster names for 'analyst'"):
         assemble(wrong)
 
 

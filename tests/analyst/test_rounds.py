@@ -14,6 +14,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, RoundPlan
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
 
@@ -152,6 +153,58 @@ async def test_a_bad_delivery_fails_the_round_and_the_charge_stays(
     world.reports(round_id, 5)
     await world.end_submissions(round_id)
     await assert_failed(world, round_id, error, "reserved")
+
+
+@pytest.mark.parametrize("who", ROUTE)
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("no-header", errors.NodeFault),
+        ("forged-header", errors.SignatureError),
+        ("header-of-another-round", errors.ForeignDocumentError),
+        ("header-of-another-position", errors.ForeignDocumentError),
+        ("header-counts-more", errors.CountMismatchError),
+        ("header-counts-records", errors.CountMismatchError),
+    ],
+)
+async def test_a_node_that_does_not_sign_for_the_same_count_fails_the_round_before_anything_is_settled(
+    world: World, who: str, fault: str, error: type[errors.ShuffleDPError]
+) -> None:
+    world.nodes[who].faults.add(fault)
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    await assert_failed(world, round_id, error, "reserved")
+
+
+@pytest.mark.parametrize("who", ROUTE)
+async def test_a_node_that_is_done_after_the_batch_has_arrived_is_waited_for(world: World, who: str) -> None:
+    world.nodes[who].faults.add("late")
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    async with world.control() as stub:
+        async for event in stub.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            if event.stage == "decoding" and event.seconds > 0:
+                assert world.accountant.ledger[round_id] == "reserved"
+                world.nodes[who].done(round_id, 5, b"")
+    assert world.read(event.result).outcome == "published"
+
+
+async def test_a_node_that_is_never_done_fails_the_round_after_the_mixing_time(tmp_path: Path) -> None:
+    world = World(tmp_path, mix_timeout_seconds=3.0)
+    await world.start()
+    try:
+        world.nodes["node-2"].faults.add("late")
+        round_id = await world.open()
+        world.reports(round_id, 5)
+        await world.end_submissions(round_id)
+        result = await world.ended(round_id)
+        assert (result.outcome, result.error) == ("failed", "UnreachableError")
+        assert "node-2: not done within 3.0 s" in str(result.reason)
+        assert world.accountant.ledger[round_id] == "reserved"
+    finally:
+        await world.close()
 
 
 async def test_an_entry_node_that_counts_more_than_allowed_fails_the_round(world: World) -> None:
@@ -375,6 +428,46 @@ async def test_a_delivered_batch_may_be_repeated_but_not_replaced(world: World) 
     with pytest.raises(errors.RoundStateError):
         await world.add_batch("node-3", identity.sign(other), board)
     assert await world.board(result.round_id) == board
+
+
+LARGE_REPORTS = 150
+"""Times 600 bits of 17 bytes: a batch larger than a connection buffers, smaller than what a refusal lets in."""
+
+
+async def large_batch(world: World, round_id: str) -> bytes:
+    """Fills a round of 600 bits each and ends its submissions; what the last node will deliver, if it is not silent."""
+    sent = [world.report(round_id, [1] * 600) for _ in range(LARGE_REPORTS)]
+    await world.end_submissions(round_id)
+    return b"".join(message for messages in sent for message in messages)
+
+
+async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World) -> None:
+    """The sender is still writing when the analyst knows the answer."""
+    world.last.faults.add("silent")
+    world.nodes["node-2"].faults.add("late")
+    round_id = await world.open(size=600, max_reports=200)
+    data = await large_batch(world, round_id)
+    await world.happened.until(lambda: world.entry.rounds[round_id].forwarded)
+    records = LARGE_REPORTS * 600
+    fields = {"round_id": round_id, "position": 4, "users": LARGE_REPORTS, "records": records}
+    header = BatchHeader(**fields, digest=digest(data))  # type: ignore[arg-type]
+    signed = world.deployment.identity_of("node-3").sign(header)
+    for _ in range(3):
+        await world.add_batch("node-3", signed, data, CHUNK_BYTES)
+    world.last.done(round_id, LARGE_REPORTS, data)
+    world.nodes["node-2"].done(round_id, LARGE_REPORTS, b"")
+    assert (await world.ended(round_id)).outcome == "published"
+    await world.add_batch("node-3", signed, data, CHUNK_BYTES)
+
+
+async def test_a_large_batch_that_is_refused_hears_why(world: World) -> None:
+    round_id = await world.open(size=600, max_reports=200)
+    data = bytes(LARGE_REPORTS * 600 * 17)
+    header = BatchHeader(round_id=round_id, position=4, users=3, records=1800, digest="00")
+    for signer, error in (("node-3", errors.RoundStateError), ("node-1", errors.AccessDenied)):
+        signed = world.deployment.identity_of(signer).sign(header)
+        with pytest.raises(error):
+            await world.add_batch(signer, signed, data, CHUNK_BYTES)
 
 
 @pytest.mark.parametrize("round_id", ["ab" * 16, "../../keys", "AB" * 16, "x"])

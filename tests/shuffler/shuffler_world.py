@@ -7,7 +7,6 @@ import hashlib
 import secrets
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +16,7 @@ from typing import Any
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import (
     BatchHeader,
@@ -49,10 +49,6 @@ from shuffledp_sim.pki import Deployment, create_deployment
 
 MECHANISM = RRShuffle(max_value=3, randomise=Fraction(1, 4))
 POPULATION = "demo"
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def free_port() -> int:
@@ -169,7 +165,7 @@ class World:
 
     async def start(self, *names: str, **options: Any) -> None:
         for name in names or self.names:
-            node, service = build(self.config(name, **options), lambda: now() + self.ahead)
+            node, service = build(self.config(name, **options), lambda: system_clock() + self.ahead)
             await node.recover()
             await service.start()
             self.running[name] = Running(node, service)
@@ -330,8 +326,8 @@ class World:
             "basis": (),
             "holds": True,
             "ledger": LedgerPosition(entry=1, spent=1.0, delta=1e-6, limit=10.0),
-            "issued_at": now(),
-            "expires_at": now() + 3_600_000,
+            "issued_at": system_clock(),
+            "expires_at": system_clock() + 3_600_000,
         } | changes
         certificate = self.deployment.identity_of("accountant").sign(Certificate(**fields))
         geometry = Geometry.of(mechanism, "sealed-box", len(self.names))
@@ -346,8 +342,8 @@ class World:
             "geometry": round_.geometry,
             "min_reports": 2,
             "max_reports": 1000,
-            "opens_at": now() - 1000,
-            "closes_at": now() + 600_000,
+            "opens_at": system_clock() - 1000,
+            "closes_at": system_clock() + 600_000,
         } | changes
         return self.deployment.identity_of("analyst").sign(Manifest(**fields))
 

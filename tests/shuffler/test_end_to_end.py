@@ -6,7 +6,10 @@ import asyncio
 
 from shuffler_world import World
 
-from shuffledp_core.documents.models import Discard
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.models import BatchHeader, Discard
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.keys import verify_from
 from shuffledp_proto.v1 import node_pb2
 
@@ -41,3 +44,36 @@ async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) ->
         assert discard.forwarded
         state = world.folder / "state" / name
         assert [path.name for path in state.rglob("*") if path.is_file()] == ["lock", f"{round_.round_id}.json"]
+
+
+async def test_a_node_that_is_done_says_so_with_the_signed_header_of_its_batch(world: World) -> None:
+    await world.start_analyst()
+    await world.start()
+    round_ = await world.open()
+    for _ in range(3):
+        await world.submit(world.submission(round_))
+    assert (await world.status("node-1", round_.round_id)).header == b""
+    await world.close_round("node-1", round_.round_id)
+    headers = []
+    for name in world.names:
+        async for status in world.watch(name, round_.round_id):
+            assert (status.header != b"") == (status.phase == node_pb2.ROUND_PHASE_DONE)
+        headers.append(Signed.from_bytes(status.header))
+    route = [world.roster.party(name) for name in world.names]
+    check_headers(headers, route, round_.round_id, round_.geometry.messages_per_user, 3)
+    last = verify_from(route[-1], headers[-1], BatchHeader)
+    assert last.digest == digest(world.sink.batches[round_.round_id])
+
+
+async def test_a_restarted_node_still_gives_the_header_of_a_batch_it_relayed(world: World) -> None:
+    await world.start_analyst()
+    await world.start()
+    round_ = await world.open()
+    for _ in range(2):
+        await world.submit(world.submission(round_))
+    await world.close_round("node-1", round_.round_id)
+    before = (await world.ended("node-2", round_.round_id)).header
+    await world.stop("node-2")
+    await world.hang_up()
+    await world.start("node-2")
+    assert (await world.ended("node-2", round_.round_id)).header == before != b""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shuffler_world import Round, World, now
+from shuffler_world import Round, World
 
+from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential
 from shuffledp_core.documents.signed import sign
@@ -67,7 +68,7 @@ async def test_after_the_close_only_a_repetition_is_answered(world: World, round
 
 async def test_too_early_too_late_and_too_many_are_refused(world: World) -> None:
     await world.start()
-    early = await world.open(opens_at=now() + 300_000)
+    early = await world.open(opens_at=system_clock() + 300_000)
     with pytest.raises(SubmissionClosedError, match="opens at"):
         await world.submit(world.submission(early))
     full = await world.open(max_reports=2)

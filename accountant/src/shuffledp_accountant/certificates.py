@@ -170,7 +170,7 @@ def _number(value: float | None) -> float:
 def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
     users, honest = cost.setting.users, cost.setting.honest
     counted = (
-        f"exactly {users} reports arrived, as the analyst says"
+        f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so many"
         if stage == FINAL
         else f"at least {users} reports arrive, or nothing is forwarded"
     )

@@ -7,7 +7,6 @@ threads so that the loop answers health checks and queries meanwhile.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,8 +24,10 @@ from shuffledp_accountant.ledger.charges import (
     stored_final_certificate,
     stored_plan_certificate,
 )
-from shuffledp_accountant.ledger.ledger import Clock, Ledger
+from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
+from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import Discard, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import (
@@ -37,7 +38,7 @@ from shuffledp_core.errors import (
     RoundStateError,
     TooFewReportsError,
 )
-from shuffledp_core.keys import Identity, load_identity, verify_from
+from shuffledp_core.keys import Identity, load_party, verify_from
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
@@ -56,20 +57,15 @@ RULES: Final = {
 """Who may call what."""
 
 
-def now() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class Accountant:
     """Plans in, signed certificates out; every guarantee is charged before it is given. Thread-safe."""
 
-    def __init__(self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock = now) -> None:
+    def __init__(self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock) -> None:
         """Everything but the network.
 
         Args:
             identity: signs certificates.
-            roster: the deployment's; its nodes sign discards.
+            roster: the deployment's; its nodes sign batch headers and discards.
             ledger: open.
             lifetime: milliseconds for which a certificate holds after the round's planned end.
             clock: milliseconds since 1970.
@@ -120,25 +116,35 @@ class Accountant:
 
         return self._ledger.reserve(asked, signed)  # 4
 
-    def settle(self, round_id: str, accepted: int) -> bytes:
-        """The signed final certificate for the reports that arrived; the same bytes for the same number.
+    def settle(self, round_id: str, accepted: int, headers: Sequence[bytes]) -> bytes:
+        """The signed final certificate for the reports that arrived; docs/protocol.md, "Close", docs/adr/0004.
 
-        `accepted` is the analyst's word: the honest node counts messages too, but the ledger does not hear it.
+        1. A round that is settled for this number gets its stored answer.
+        2. The plan allows so many reports.
+        3. Every node of the route signed that it relayed exactly so many (core's `check_headers`).
+        4. Certify what really was mixed, replace the charge and store the certificate, both or neither.
 
         Raises:
             UnknownRoundError: never certified here.
-            RoundStateError: settled for another number, or released, or more reports than the plan allows.
-            TooFewReportsError: fewer than the plan's minimum.
-            CannotCertify: no sound bound for that number.
+            RoundStateError: step 1, settled for another number, or released; step 2, more reports than the plan
+                allows; step 3, headers are missing.
+            TooFewReportsError: step 2, fewer than the plan's minimum.
+            DocumentError: step 3, a header cannot be believed, or is for another round or position.
+            CountMismatchError: step 3, a node counts otherwise.
+            CannotCertify: step 4, no sound bound for that number.
             LedgerError: the database failed.
         """
         charge = self._ledger.charge(round_id)
-        stored = stored_final_certificate(charge, accepted)
+        stored = stored_final_certificate(charge, accepted)  # 1
         if stored is not None:
             return stored
         plan = _stored_plan(charge.plan)
-        _check_accepted(plan, accepted)
-        cost, analysis = final_cost(plan, charge.cost.mechanism, accepted, charge.epsilon)
+        _check_accepted(plan, accepted)  # 2
+        mechanism = charge.cost.mechanism
+        route = [self._roster.party(name) for name in plan.route]  # 3
+        words = [Signed.from_bytes(header) for header in headers]
+        check_headers(words, route, round_id, mechanism.messages_per_user, accepted)
+        cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon)  # 4
         real = Settlement(accepted, cost, analysis.bounds.certified)
 
         def signed(account: Account) -> bytes:
@@ -232,7 +238,9 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
     ) -> accountant_pb2.SettleResponse:
         """See accountant.proto."""
         async with self._changing:
-            signed = await asyncio.to_thread(self._accountant.settle, request.round_id, request.accepted)
+            signed = await asyncio.to_thread(
+                self._accountant.settle, request.round_id, request.accepted, tuple(request.headers)
+            )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
         return accountant_pb2.SettleResponse(certificate=signed)
 
@@ -282,21 +290,15 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
     strangers = sorted(set(config.populations) - {population.name for population in roster.populations})
     if strangers:
         raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(strangers)}")
-    identity = load_identity(config.keys, config.name)
-    party = roster.the("accountant")
-    if (config.name, identity.public_key.hex()) != (party.name, party.identity_key):
-        raise ConfigError(
-            f"{config.name!r} with the key in {config.keys} is not the roster's accountant {party.name!r}; check "
-            "`name` and `keys`"
-        )
+    identity = load_party(roster, "accountant", config.name, config.keys)
     try:
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
     budgets = {name: Budget(one.epsilon, one.delta, one.adjacency) for name, one in config.populations.items()}
-    ledger = Ledger.open(config.ledger_url, budgets, now)
+    ledger = Ledger.open(config.ledger_url, budgets, system_clock)
     lifetime = round(config.certificate_days * 86_400_000)
-    return Accountant(identity, roster, ledger, lifetime), ledger
+    return Accountant(identity, roster, ledger, lifetime, system_clock), ledger
 
 
 def create_service(config: AccountantConfig, roster: Roster, accountant: Accountant) -> Service:

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from shuffledp_analyst.batches import read_header
+from shuffledp_analyst.batches import let_through, read_header
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
 from shuffledp_analyst.opening import read_plan
 from shuffledp_analyst.progress import ENDED, Event, Progress
@@ -166,6 +166,8 @@ class Coordinator:
             await running.deliver(header, parts)
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
+        else:
+            await let_through(parts, self._around.records.batch_bytes(header.round_id))
 
     # For everybody
 

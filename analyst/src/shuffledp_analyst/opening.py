@@ -128,12 +128,17 @@ def check_final_certificate(signed: Signed, accountant: Party, plan: Certificate
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism, plan.mechanism),
         ("users", certificate.users, accepted),
-        ("honest", certificate.honest, accepted - (plan.users - plan.honest)),
         ("nodes", certificate.nodes, plan.nodes),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
     ):
         _same(certificate, field, found, wanted)
+    colluding = plan.users - plan.honest
+    if certificate.honest > accepted - colluding:  # fewer may be counted where more would only loosen the bound
+        raise ForeignDocumentError(
+            f"the final certificate counts on {certificate.honest} honest users; with {accepted} reports and "
+            f"{colluding} colluding users there are at most {accepted - colluding}"
+        )
     return certificate
 
 

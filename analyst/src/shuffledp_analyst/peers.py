@@ -63,9 +63,11 @@ class Peers:
             response = await stub.Certify(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
-    async def settle(self, round_id: str, accepted: int) -> Signed:
-        """The final certificate. Not verified yet."""
-        request = accountant_pb2.SettleRequest(round_id=round_id, accepted=accepted)
+    async def settle(self, round_id: str, accepted: int, headers: Sequence[Signed]) -> Signed:
+        """The final certificate, on the batch headers of all nodes in the route's order. Not verified yet."""
+        request = accountant_pb2.SettleRequest(
+            round_id=round_id, accepted=accepted, headers=[one.to_bytes() for one in headers]
+        )
         async with self._accountants() as stub:
             response = await stub.Settle(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
@@ -148,6 +150,7 @@ class Peers:
                     seconds={MIXING: status.mixing_seconds, RELAYING: status.relaying_seconds},
                     error=status.error,
                     reason=status.reason,
+                    header=status.header,
                 )
 
     async def persistently(self, call: Callable[[], Awaitable[T]]) -> T:

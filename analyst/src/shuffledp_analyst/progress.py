@@ -35,7 +35,8 @@ class Event:
 class NodeStatus:
     """What a node says of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
 
-    `done` of `total` records are through the present phase; `seconds` are those of finished phases.
+    `done` of `total` records are through the present phase; `seconds` are those of finished phases. DONE comes with
+    the signed header of the batch that was relayed, not verified yet.
     """
 
     phase: str
@@ -45,6 +46,7 @@ class NodeStatus:
     seconds: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     reason: str = ""
+    header: bytes = b""
 
     @property
     def last(self) -> bool:

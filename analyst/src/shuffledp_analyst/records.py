@@ -74,6 +74,14 @@ class Records:
         """Where the complete batch lies until it is published."""
         return self._path(round_id) / "batch"
 
+    def batch_bytes(self, round_id: str) -> int:
+        """Length of the complete batch, whether it is published already or not."""
+        batch = self.batch(round_id)
+        try:
+            return batch.stat().st_size
+        except FileNotFoundError:
+            return self.board(round_id).stat().st_size
+
     def publish(self, round_id: str, result: Signed) -> None:
         """The batch becomes the public board and the round ends; after this returns it stays published."""
         batch = self.batch(round_id)

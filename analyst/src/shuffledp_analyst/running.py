@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
 
-from shuffledp_analyst.batches import check_digest, spool
+from shuffledp_analyst.batches import check_digest, let_through, spool
 from shuffledp_analyst.decoding import decode
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
 from shuffledp_analyst.estimators import estimate
@@ -21,17 +21,23 @@ from shuffledp_analyst.opening import (
     check_round_key,
     make_manifest,
 )
-from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, FAILED, OPEN, Event, Progress
+from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, DONE, FAILED, OPEN, Event, Progress
 from shuffledp_analyst.round import Round, Stage
+from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Result, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json
-from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, UnreachableError, by_code
+from shuffledp_core.errors import (
+    MalformedDocumentError,
+    NodeFault,
+    RoundFailed,
+    RoundStateError,
+    ShuffleDPError,
+    UnreachableError,
+    by_code,
+)
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_proto.v1 import batch_pb2
-
-LAST_WORDS_SECONDS: Final = 1.0
-"""How long a finished round waits for the nodes' last timings; they are courtesy, not needed."""
 
 T = TypeVar("T")
 
@@ -49,9 +55,12 @@ class RunningRound:
         self._failure: asyncio.Future[ShuffleDPError] = loop.create_future()
         self._close_now = asyncio.Event()
         self._delivered = asyncio.Event()
+        self._headers: dict[str, Signed] = {}
+        self._relayed = asyncio.Event()
         self._receiving = asyncio.Lock()
         self._certificate: tuple[Signed, Certificate] | None = None
         self._closes_at = 0
+        self._mixed_by = 0.0
         self._log = structlog.get_logger().bind(round=round_id)
 
     @property
@@ -80,7 +89,7 @@ class RunningRound:
     async def deliver(self, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
         """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
 
-        1. A repeat of the committed batch is accepted without reading it again.
+        1. A repeat of the committed batch is let through and accepted.
         2. The header fits this round (`Round.check_batch`).
         3. All bytes arrive.
         4. They have the committed digest.
@@ -90,6 +99,7 @@ class RunningRound:
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
+                await let_through(parts, self._around.records.batch_bytes(self._id))
                 return
             length = self._judge(lambda: self.round.check_batch(header))  # 2
             try:
@@ -155,9 +165,9 @@ class RunningRound:
         self.opened.set_result(announcement)
         await self._accept()
         await self._await_batch()
-        result = await self._settle(await self._decode())
-        await asyncio.wait(watchers, timeout=LAST_WORDS_SECONDS)
-        self._publish(result)
+        draft = await self._decode()
+        await self._await_headers()
+        self._publish(await self._settle(draft))
 
     async def _open(self) -> bytes:
         around, plan = self._around, self.round.plan
@@ -194,7 +204,7 @@ class RunningRound:
         return said
 
     async def _watch(self, name: str) -> None:
-        """Follows one node; its failure is the round's as long as the batch is not here."""
+        """Follows one node until it is done; until then its failure is the round's."""
         entry = name == self.round.plan.route[0]
         try:
             async for status in self._peers.watch(name, self._id):
@@ -203,11 +213,19 @@ class RunningRound:
                 if entry and status.phase == OPEN:
                     self._count(status.accepted)
                 self.progress.report_work(name, status)
+                if status.phase == DONE:
+                    self._keep_header(name, status.header)
         except ShuffleDPError as error:
-            if self._delivered.is_set():
-                self._log.warning("node gone after its work was done", node=name, reason=str(error))
-            else:
-                self.fail(error)
+            self.fail(error)
+
+    def _keep_header(self, name: str, data: bytes) -> None:
+        """Takes a node's word on the batch it relayed; all of them are verified together, before the settlement."""
+        try:
+            self._headers[name] = Signed.from_bytes(data)
+        except MalformedDocumentError as error:
+            raise NodeFault(f"{name} is done but gave no header of the batch it relayed: {error}") from error
+        if len(self._headers) == len(self.round.plan.route):
+            self._relayed.set()
 
     def _count(self, accepted: int) -> None:
         if self.round.stage is Stage.OPEN:
@@ -233,12 +251,25 @@ class RunningRound:
 
     async def _await_batch(self) -> None:
         seconds = self._around.config.mix_timeout_seconds
+        self._mixed_by = asyncio.get_running_loop().time() + seconds
         try:
-            await asyncio.wait_for(self._delivered.wait(), seconds)
+            async with asyncio.timeout_at(self._mixed_by):
+                await self._delivered.wait()
         except TimeoutError as error:
             raise UnreachableError(
                 f"the last node, {self.round.plan.route[-1]}, delivered nothing within {seconds} s of the close; "
                 "look at the nodes' status, or raise mix_timeout_seconds"
+            ) from error
+
+    async def _await_headers(self) -> None:
+        try:
+            async with asyncio.timeout_at(self._mixed_by):
+                await self._relayed.wait()
+        except TimeoutError as error:
+            missing = ", ".join(name for name in self.round.plan.route if name not in self._headers)
+            raise UnreachableError(
+                f"{missing}: not done within {self._around.config.mix_timeout_seconds} s of the close, though the "
+                "batch has arrived; look at the nodes' status, or raise mix_timeout_seconds"
             ) from error
 
     async def _decode(self) -> Result:
@@ -267,8 +298,12 @@ class RunningRound:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         self.round.certifying()
         self.progress.report(Event(CERTIFYING, total=1))
-        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, draft.accepted))
-        check_final_certificate(signed, self._peers.accountant, self._certified()[1], draft.accepted)
+        certificate, accepted = self._certified()[1], draft.accepted
+        headers = [self._headers[name] for name in self.round.plan.route]
+        nodes = [self._peers.node(name) for name in self.round.plan.route]
+        check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
+        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, accepted, headers))
+        check_final_certificate(signed, self._peers.accountant, certificate, accepted)
         self.progress.report(Event(CERTIFYING, "", 1, 1, loop.time() - started))
         return msgspec.structs.replace(draft, final_certificate=signed)
 

@@ -10,6 +10,7 @@ import grpc
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.coordinator import Coordinator
 from shuffledp_core.documents.models import Roster
+from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.rpc_errors import Context, Rules
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name
@@ -125,7 +126,8 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
         """See batch.proto."""
-        await self._coordinator.deliver(peer_name(context), request_iterator)
+        async with draining(request_iterator):
+            await self._coordinator.deliver(peer_name(context), request_iterator)
         return batch_pb2.AddBatchResponse()
 
 

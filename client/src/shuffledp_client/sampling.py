@@ -1,7 +1,7 @@
 """Exact samplers: every law here is reached with uniform integers alone, no floating point (invariant 2).
 
 Sources: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Algorithms 1 and 2,
-for Bernoulli(exp(-γ)), the geometric and the discrete Laplace law; docs/accounting.md, section 2, for the thinning
+for Bernoulli(exp(-γ)), the geometric and the discrete Laplace law; docs/accounting.md, for the thinning
 of a geometric by a Pólya urn. All probabilities are rationals; all expected running times are finite and small.
 """
 
@@ -77,7 +77,7 @@ def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) ->
 
     Given G = NB(1), which is NB(β) + NB(1 - β), the first addend is beta-binomial(G, β, 1 - β): the number of
     white balls in G draws from a Pólya urn that starts with β white and 1 - β black, so that draw i is white with
-    probability (β + s)/(1 + i), s the white draws so far. docs/accounting.md, section 2.
+    probability (β + s)/(1 + i), s the white draws so far. docs/accounting.md.
 
     Args:
         epsilon: in nats, above 0.

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final, TypeVar
+from contextlib import aclosing, contextmanager
+from typing import Any, Final
 
 import grpc
 import structlog
 
-from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, NodeFault, ShuffleDPError
+from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, NodeFault
+from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
@@ -46,34 +47,6 @@ _PHASES: Final = {
     Phase.DONE: node_pb2.ROUND_PHASE_DONE,
     Phase.FAILED: node_pb2.ROUND_PHASE_FAILED,
 }
-
-
-DRAIN_BYTES: Final = 4 * 2**20
-DRAIN_SECONDS: Final = 1.0
-"""What a refused caller may still send. grpcio reports "internal error" to a caller that is refused while it writes,
-instead of the refusal itself, so what is on its way is let in and thrown away."""
-
-_Request = TypeVar("_Request", node_pb2.SubmitRequest, batch_pb2.AddBatchRequest)
-
-
-@asynccontextmanager
-async def _draining(requests: AsyncIterator[_Request]) -> AsyncIterator[None]:
-    """When the block refuses, takes in what the caller is still writing before the refusal goes out."""
-    try:
-        yield
-    except ShuffleDPError:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await _discard(requests)
-        raise
-
-
-async def _discard(requests: AsyncIterator[_Request]) -> None:
-    size = 0
-    async for request in requests:
-        size += request.ByteSize()
-        if size > DRAIN_BYTES:
-            return
 
 
 @contextmanager
@@ -111,7 +84,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
     ) -> node_pb2.SubmitResponse:
         """See node.proto."""
-        async with self._room, _draining(request_iterator):
+        async with self._room, draining(request_iterator):
             first = await anext(aiter(request_iterator), None)
             if first is None or first.WhichOneof("part") != "header":
                 raise InvalidSubmissionError("a submission begins with its header")
@@ -153,7 +126,7 @@ class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
         """See batch.proto."""
-        async with _draining(request_iterator):
+        async with draining(request_iterator):
             first = await anext(aiter(request_iterator), None)
             if first is None or first.WhichOneof("part") != "header":
                 raise BadBatchError("a batch begins with its header")
@@ -178,6 +151,7 @@ async def _records(requests: AsyncIterator[batch_pb2.AddBatchRequest]) -> AsyncI
 
 def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
     record = snapshot.record
+    relayed = record.outgoing if record.phase is Phase.DONE else None
     return node_pb2.WatchRoundResponse(
         phase=_PHASES[record.phase],
         accepted=snapshot.accepted,
@@ -187,4 +161,5 @@ def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
         relaying_seconds=record.relaying_seconds,
         error=record.error or "",
         reason=record.reason or "",
+        header=b"" if relayed is None else relayed.to_bytes(),
     )

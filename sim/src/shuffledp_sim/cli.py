@@ -13,6 +13,7 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
+from shuffledp_sim.accounting.options import Format, OutputFormat
 
 app = typer.Typer(
     name="shuffledp",
@@ -27,13 +28,6 @@ app.add_typer(certify_app, name="certify")
 app.command()(calibrate)
 app.command()(advise)
 app.command()(verify)
-
-
-class OutputFormat(StrEnum):
-    """How a command prints its answer."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class MechanismName(StrEnum):
@@ -62,9 +56,7 @@ def demo(
     column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
     out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
-    output: Annotated[
-        OutputFormat, typer.Option("--format", help="text for people, json for programs.")
-    ] = OutputFormat.TEXT,
+    output: Format = OutputFormat.TEXT,
 ) -> None:
     """Runs a whole round on this machine: real processes, real onions, simulated users."""
     from shuffledp_sim.demo import DemoOptions, run_demo_command

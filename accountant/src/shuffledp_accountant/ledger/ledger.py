@@ -22,13 +22,11 @@ from shuffledp_accountant.ledger.charges import Account, Budget, Charge, Reserva
 from shuffledp_accountant.ledger.database import failures, open_database
 from shuffledp_accountant.ledger.schema import charges, populations
 from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_core.clock import Clock
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
-
-Clock = Callable[[], int]
-"""Milliseconds since 1970."""
 
 Certify = Callable[[Account], bytes]
 """Signs the certificate for a charge's place in the account."""

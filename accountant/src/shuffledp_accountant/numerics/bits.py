@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics.contour import Floats, LogValues, log_cdf, log_pmf
+from shuffledp_accountant.numerics.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +38,38 @@ class BitSum:
         weight = np.where(linear > 0, 2 * constant / large, large / small)
         return np.asarray(np.log(weight), dtype=np.float64)
 
-    def _tilted(self, tilt: Floats) -> tuple[Floats, Floats]:
-        weight = np.exp(tilt)
-        first = self.flip * weight / (1 - self.flip + self.flip * weight)
-        second = (1 - self.flip) * weight / (self.flip + (1 - self.flip) * weight)
-        return first, second
+    def _tilted(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Tilted probabilities of a zero and of a one bit, each with its complement, free of cancellation."""
+        weight, rest = np.exp(tilt), 1 - self.flip
+        first, second = rest + self.flip * weight, self.flip + rest * weight
+        return self.flip * weight / first, rest / first, rest * weight / second, self.flip / second
 
     def cumulant(self, tilt: Floats) -> Floats:
-        """Σ ln(1 + probability (e^s - 1))."""
+        """Σ ln(1 + probability (e^s - 1)); as ln(a + (1 - a) e^s) where that is below 1/2."""
         step = np.expm1(tilt)
-        first = self.zeros * np.log1p(self.flip * step)
-        return np.asarray(first + self.ones * np.log1p((1 - self.flip) * step), dtype=np.float64)
+        inner = (1 - self.flip) * step
+        direct = np.log(self.flip + (1 - self.flip) * np.exp(tilt))
+        second = np.where(inner < -0.5, direct, np.log1p(np.maximum(inner, -0.75)))
+        return np.asarray(self.zeros * np.log1p(self.flip * step) + self.ones * second, dtype=np.float64)
+
+    def cumulant_error(self, tilt: Floats) -> Floats:
+        """A few roundings of each bit's argument."""
+        step = np.minimum(np.abs(np.expm1(tilt)), 1.0)
+        return np.asarray(16 * UNIT * (self.zeros * self.flip + self.ones) * step, dtype=np.float64)
+
+    def condition(self, tilt: Floats) -> Floats:
+        """1: nothing cancels."""
+        return np.ones_like(tilt)
 
     def mean(self, tilt: Floats) -> Floats:
         """Sum of the tilted probabilities."""
-        first, second = self._tilted(tilt)
+        first, _, second, _ = self._tilted(tilt)
         return self.zeros * first + self.ones * second
 
     def variance(self, tilt: Floats) -> Floats:
         """Sum of the tilted variances."""
-        first, second = self._tilted(tilt)
-        return self.zeros * first * (1 - first) + self.ones * second * (1 - second)
+        first, not_first, second, not_second = self._tilted(tilt)
+        return self.zeros * first * not_first + self.ones * second * not_second
 
     def room(self, tilt: Floats, sign: int) -> Floats:  # noqa: ARG002
         """Any tilt is allowed."""
@@ -66,17 +77,17 @@ class BitSum:
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """Σ (1/2) ln(1 - 2 q (1 - q)(1 - cos θ)), q the tilted probability."""
-        first, second = self._tilted(tilt)
+        first, not_first, second, not_second = self._tilted(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         zeros, ones = _column(self.zeros, tilt), _column(self.ones, tilt)
         with np.errstate(divide="ignore"):
-            left = np.log1p(-np.minimum(first * (1 - first) * chord, 1.0 - 2.0**-53))
-            right = np.log1p(-np.minimum(second * (1 - second) * chord, 1.0 - 2.0**-53))
+            left = np.log1p(-np.minimum(first * not_first * chord, 1.0 - 2.0**-53))
+            right = np.log1p(-np.minimum(second * not_second * chord, 1.0 - 2.0**-53))
         return np.asarray(0.5 * (zeros * left + ones * right), dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """Σ arctan(q sin θ / (1 - q (1 - cos θ)))."""
-        first, second = self._tilted(tilt)
+        first, _, second, _ = self._tilted(tilt)
         sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
         left = _column(self.zeros, tilt) * np.arctan2(first * sine, 1 - first * versine)
         right = _column(self.ones, tilt) * np.arctan2(second * sine, 1 - second * versine)

@@ -42,6 +42,12 @@ class TiltedLaw(Protocol):
     def cumulant(self, tilt: Floats) -> Floats:
         """ln G(e^s)."""
 
+    def cumulant_error(self, tilt: Floats) -> Floats:
+        """A bound on the absolute rounding error of `cumulant`."""
+
+    def condition(self, tilt: Floats) -> Floats:
+        """By how much a rounding of the tilt's parameters is magnified in the modulus and the phase; at least 1."""
+
     def mean(self, tilt: Floats) -> Floats:
         """Mean of the tilted law."""
 
@@ -108,7 +114,7 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         start = stop
     total = np.log(np.maximum(value, 1e-300)) + scale
     relative = error / np.maximum(value, 1e-300)
-    rounding = 8 * UNIT * (np.abs(scale) + np.abs(tilt * threshold) + 1)
+    rounding = 8 * UNIT * (np.abs(scale) + np.abs(tilt * threshold) + 1) + law.cumulant_error(tilt)
     safe = np.where(relative < 0.5, 2 * relative, np.inf)
     return LogValues(total - safe - rounding, total + safe + rounding)
 
@@ -127,9 +133,7 @@ def _period(law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, *, c
     return np.asarray(2 * np.ceil(longest / 2) + 1, dtype=np.float64)
 
 
-def _reach(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int
-) -> Floats:
+def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int) -> Floats:
     """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-NEGLIGIBLE)."""
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
@@ -163,12 +167,12 @@ def _sum(
     shift = threshold[:, None] * angle
     weight = np.where(active, np.exp(law.log_modulus(column, angle)), 0.0)
     weight[:, 1:] *= 2.0
-    slack = UNIT * (_ROUNDING + 8 * (size + np.abs(shift)))
+    condition = law.condition(tilt)[:, None]
+    slack = UNIT * condition * (_ROUNDING + 8 * (size + np.abs(shift)) + 16 * NEGLIGIBLE)
     term = weight * np.exp(1j * (phase - shift))
     if cumulative:
         pole = -np.expm1(column + 1j * angle)
         term, weight = term / pole, weight / np.abs(pole)
-    modulus_error = UNIT * 16 * NEGLIGIBLE
-    error = (weight * (slack + modulus_error)).sum(axis=1) / period
+    error = (weight * slack).sum(axis=1) / period
     left_out = 4 * np.exp(-NEGLIGIBLE) * (1.0 if not cumulative else 1.0 / -np.expm1(tilt))
     return term.real.sum(axis=1) / period, error + left_out

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics.contour import Floats, LogValues, log_cdf, log_pmf
+from shuffledp_accountant.numerics.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
 from shuffledp_accountant.numerics.pairs import hockey_stick, least_epsilon
 from shuffledp_accountant.numerics.table import NoiseTable, build_table
 from shuffledp_core.errors import CannotCertify
@@ -84,6 +84,17 @@ class SgdlLaw:
         """-r ln(1 - 4φ sinh²(s/2)/(1-φ)²)."""
         inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
         return np.asarray(-self.shape * np.log1p(-np.minimum(inner, 1.0 - 2.0**-52)), dtype=np.float64)
+
+    def cumulant_error(self, tilt: Floats) -> Floats:
+        """The rounding of the argument of ln(1 - x), magnified by 1/(1 - x)."""
+        inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
+        return np.asarray(8 * UNIT * self.shape * inner * self.condition(tilt), dtype=np.float64)
+
+    def condition(self, tilt: Floats) -> Floats:
+        """(1 - φ + φ(e^|s| - 1)) / (1 - φ - φ(e^|s| - 1)) and 1: how the gap up to the largest tilt cancels."""
+        grown = self.ratio * np.expm1(np.abs(tilt))
+        gap = np.maximum(self.rest - grown, UNIT * self.rest)
+        return np.asarray(1.0 + (self.rest + grown) / gap, dtype=np.float64)
 
     def mean(self, tilt: Floats) -> Floats:
         """r (α - β)."""

@@ -88,24 +88,23 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> Floats:
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     """HS_E(P||Q) for each row, E >= 0 in nats (total), bracketed; shape (rows,).
 
-    At the computed best threshold t the ratio is at least e^E for certain; just above it, it is at most
-    e^(E+error). Points that were left out wrongly add at most `error` of their mass, and all of them lie below
-    t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is charged. Source:
-    docs/accounting.md, Proposition S4.
+    At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above it exceed
+    e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of their mass, and all
+    of them lie below t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is
+    charged. Source: docs/accounting.md, Proposition S4.
     """
     best = _last_at_least(pair, epsilon)
     first, second = pair.cdf(best)
-    above = pair.log_ratio(best + 1.0)
-    sound = (pair.log_ratio(best).low >= epsilon) & (above.low < epsilon)
-    with np.errstate(invalid="ignore"):
-        error = np.nan_to_num(above.high - above.low, nan=0.0)
+    lack = np.clip(epsilon - pair.log_ratio(best).low, 0.0, 50.0)
+    excess = np.clip(pair.log_ratio(best + 1.0).high - epsilon, 0.0, 1.0)
+    error = np.expm1(lack) + excess
     beyond = best + 1.0 + np.ceil(pair.spread() / 64.0)
     clear = pair.log_ratio(beyond).high < epsilon
     mass = np.where(clear, np.exp(np.minimum(pair.cdf(beyond)[0].high, 0.0)), 1.0)
     with np.errstate(over="ignore"):
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + error * mass + TINY
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
-    upper = np.where(sound, upper * (1.0 + 1e-14), 1.0)
+    upper = upper * (1.0 + 1e-14)
     return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
 
 
@@ -146,7 +145,11 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
     epsilon, attained = _solve(pair, delta, np.zeros_like(cut), start, logarithmic=True)
     if not (cut > 0).any():
         return epsilon, attained
-    return _solve(pair, delta, cut, epsilon, logarithmic=False)[0], attained
+    # At the wanted root, which is not below this one, clamping alone must leave something of δ.
+    with np.errstate(over="ignore"):
+        hopeless = cut * (1.0 + np.exp(epsilon)) > delta
+    start = np.where(hopeless, np.inf, epsilon)
+    return _solve(pair, delta, cut, start, logarithmic=False)[0], attained
 
 
 def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool) -> tuple[Floats, Floats]:
@@ -172,7 +175,12 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
         if logarithmic and count < _QUICK_STEPS:
             usable = (np.abs(excess) > 0.05) & np.isfinite(quick)
             step = np.where(usable, np.clip(quick, 0.5 * now, 2.0 * now + 0.1), step)
-        settled = nowhere | (np.abs(step - now) <= 1e-11 * step)
+        # Nothing is gained below about the width of the bracket of HS itself.
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = found.upper + np.where(cut[active] > 0, cut[active] * (1.0 + np.exp(now)), 0.0)
+        resolved = np.abs(value - goal) <= 2.0 * (found.upper - found.lower)
+        settled = nowhere | resolved | (np.abs(step - now) <= 1e-11 * step)
+        step = np.where(resolved, now, step)
         result[active] = step
         epsilon[active] = np.where(nowhere, now, step)
         active = active[~settled]

@@ -78,11 +78,18 @@ class NoisySum:
         its smallest value is searched where the clamping term matters.
         """
         own = np.array([self.local(int(d)) for d in distance])
+        if self.clamped >= 0.5:
+            return np.where(epsilon >= own, 0.0, 1.0)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
             grown = np.flatnonzero((self.clamped * np.exp(epsilon) > 1e-3 * total) & (epsilon < own))
         if grown.size:
             total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
+        if math.isfinite(self.pure):
+            alone = self.pure * distance
+            with np.errstate(over="ignore"):
+                cost = self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12) if self.clamped > 0 else 0.0 * alone
+            total = np.where(epsilon >= alone, np.minimum(total, cost), total)
         return np.where(epsilon >= own, 0.0, np.clip(total, 0.0, 1.0))
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
@@ -90,7 +97,7 @@ class NoisySum:
         low = np.zeros_like(epsilon)
         high = np.minimum(epsilon, -math.log(self.clamped))
         best = np.full_like(epsilon, np.inf)
-        for _ in range(26):
+        for _ in range(14):
             first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
             left, right = self._bound(distance, first), self._bound(distance, second)
             best = np.minimum(best, np.minimum(left, right))
@@ -117,7 +124,8 @@ class NoisySum:
         probe = np.array(probes(self.d_max))
         start = float(self.curve(probe, epsilon * probe).max())
         boxes = distance_boxes(1, self.d_max)
-        return certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound)
+        found = certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound)
+        return min(found, clamping_delta(self.clamped, self.pure * self.d_max)) if epsilon >= self.pure else found
 
     def _least(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""

@@ -23,7 +23,7 @@ _AT_ONCE = 512
 _FEW = 256
 """Points that are all evaluated, without any slack."""
 
-_MOST = 2_500
+_MOST = 1_500
 """Boxes bounded before those that are left are taken as they are: speed costs tightness, never soundness."""
 
 

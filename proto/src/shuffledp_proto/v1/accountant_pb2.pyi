@@ -66,17 +66,23 @@ class SettleRequest(_message.Message):
 
     ROUND_ID_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
     round_id: _builtins.str
     accepted: _builtins.int
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Signed documents "batch", one from each node of the route, in the route's order: each relayed so many reports."""
+
     def __init__(
         self,
         *,
         round_id: _builtins.str = ...,
         accepted: _builtins.int = ...,
+        headers: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "round_id", b"round_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "headers", b"headers", "round_id", b"round_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -316,6 +316,7 @@ class WatchRoundResponse(_message.Message):
     RELAYING_SECONDS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
     phase: Global___RoundPhase.ValueType
     accepted: _builtins.int
     """Entry node: accepted submissions."""
@@ -328,6 +329,8 @@ class WatchRoundResponse(_message.Message):
     error: _builtins.str
     """FAILED only: the error's class name and message."""
     reason: _builtins.str
+    header: _builtins.bytes
+    """DONE only: signed document "batch", the header of the batch this node relayed."""
     def __init__(
         self,
         *,
@@ -339,10 +342,11 @@ class WatchRoundResponse(_message.Message):
         relaying_seconds: _builtins.float = ...,
         error: _builtins.str = ...,
         reason: _builtins.str = ...,
+        header: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "done", b"done", "error", b"error", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "done", b"done", "error", b"error", "header", b"header", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

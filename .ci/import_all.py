@@ -1,0 +1,17 @@
+"""Imports every module of a package: run alone with only its declared dependencies, it finds the undeclared ones."""
+
+import importlib
+import pkgutil
+import sys
+
+
+def main() -> None:
+    """The package is the first argument. Migration scripts are run by alembic, not imported."""
+    package = importlib.import_module(sys.argv[1])
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if ".migrations." not in module.name:
+            importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    main()
