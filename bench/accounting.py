@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.advice import advise
 from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
-from shuffledp_accountant.numerics.calibration import Target
-from shuffledp_accountant.numerics.clones import LocalRandomiser
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
-from shuffledp_accountant.numerics.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.calibration.advice import advise
+from shuffledp_accountant.numerics.calibration.calibrate import Target
+from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.local.clones import LocalRandomiser
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from shuffledp_accountant.numerics.advice import Advice, advise, describe
 from shuffledp_accountant.numerics.bounds import corrupted_bounds, epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.calibration import Target, calibrate
+from shuffledp_accountant.numerics.calibration.advice import Advice, advise, describe
+from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MECHANISMS
 

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from shuffledp_accountant.numerics.bounds import epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.calibration import Target, calibrate, certified_epsilon_of, epsilon0_to_blanket
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
-from shuffledp_accountant.numerics.proposal import NoiseShares, clamping, least_padding, noise_law
+from shuffledp_accountant.numerics.calibration.calibrate import (
+    Target,
+    calibrate,
+    certified_epsilon_of,
+    epsilon0_to_blanket,
+)
+from shuffledp_accountant.numerics.calibration.proposal import NoiseShares, clamping, least_padding, noise_law
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency

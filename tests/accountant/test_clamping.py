@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics import geo, sgdl
-from shuffledp_accountant.numerics.clamping import (
+from shuffledp_accountant.numerics.sums import geo, sgdl
+from shuffledp_accountant.numerics.sums.clamping import (
     clamping_delta,
     closed_padding,
     geo_any_clamped,

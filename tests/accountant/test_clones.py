@@ -17,7 +17,7 @@ from shuffledp_accountant.numerics.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
-from shuffledp_accountant.numerics.clones import LocalRandomiser, erlingsson_2019, feldman_2021
+from shuffledp_accountant.numerics.local.clones import LocalRandomiser, erlingsson_2019, feldman_2021
 from shuffledp_core.errors import UsageError
 
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from shuffledp_accountant.numerics.bounds import Setting, certified_curve
-from shuffledp_accountant.numerics.composition import (
+from shuffledp_accountant.numerics.local.lecture import LaplaceMean, OneBitMean, binary_response
+from shuffledp_accountant.numerics.rounds.composition import (
     Round,
     compose_bounds,
     compose_delta,
@@ -26,8 +27,7 @@ from shuffledp_accountant.numerics.composition import (
     grows_with_distance,
     largest_distance,
 )
-from shuffledp_accountant.numerics.lecture import LaplaceMean, OneBitMean, binary_response
-from shuffledp_accountant.numerics.loss_distribution import Repeated, compose_curves
+from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.privacy import Adjacency
 

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.composition import Round, compose_bounds, compose_delta
-from shuffledp_accountant.numerics.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds, compose_delta
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics import geo
 from shuffledp_accountant.numerics.bounds import (
     Setting,
     certified_curve,
@@ -20,8 +19,9 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.clamping import least_padding_geo
-from shuffledp_accountant.numerics.noise import sum_noise
+from shuffledp_accountant.numerics.primitives.noise import sum_noise
+from shuffledp_accountant.numerics.sums import geo
+from shuffledp_accountant.numerics.sums.clamping import least_padding_geo
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_core.privacy import Adjacency

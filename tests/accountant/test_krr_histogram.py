@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import shuffledp_accountant.numerics.krr  # noqa: F401 - registers the analysis
+import shuffledp_accountant.numerics.histogram.krr  # noqa: F401 - registers the analysis
 from shuffledp_accountant.numerics.bounds import (
     Setting,
     certified_curve,
@@ -22,7 +22,7 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.krr_blanket import ExactCells, GridBlanket, law_of
+from shuffledp_accountant.numerics.histogram.blanket import ExactCells, GridBlanket, law_of
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.privacy import Adjacency

@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import shuffledp_accountant.numerics.krr  # noqa: F401 - registers the analysis
+import shuffledp_accountant.numerics.histogram.krr  # noqa: F401 - registers the analysis
 from shuffledp_accountant.numerics.bounds import Setting, delta_bounds, epsilon_bounds
-from shuffledp_accountant.numerics.inversion import certified_epsilon
-from shuffledp_accountant.numerics.krr_published import (
+from shuffledp_accountant.numerics.histogram.published import (
     balle_2019,
     corrected_marginal,
     published_theorem_1,
     strong_adversary_delta,
     weak_adversary_delta,
 )
+from shuffledp_accountant.numerics.primitives.inversion import certified_epsilon
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 

@@ -20,16 +20,16 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
-from shuffledp_accountant.numerics.lecture import (
+from shuffledp_accountant.numerics.local.lecture import (
     LaplaceMean,
     OneBitMean,
     binary_response,
     cheu_binary_sum,
     mean_variance,
 )
-from shuffledp_accountant.numerics.rappor import RapporPermanent, RapporReport, rappor_epsilon
-from shuffledp_accountant.numerics.rdp import published_rdp_epsilon, published_shuffle_rdp
+from shuffledp_accountant.numerics.local.rappor import RapporPermanent, RapporReport, rappor_epsilon
+from shuffledp_accountant.numerics.local.rdp import published_rdp_epsilon, published_shuffle_rdp
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency

@@ -21,7 +21,7 @@ from shuffledp_accountant.ledger.database import open_database
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
 from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.errors import (
     BudgetExceeded,
     CannotCertify,

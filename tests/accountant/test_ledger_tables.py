@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shuffledp_accountant.analysis import REGISTERED
 from shuffledp_accountant.numerics.bounds import Setting, certified_curve, delta_bounds
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_accountant.tabulated import Tabulated
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 

@@ -10,10 +10,10 @@ from dp_accounting.pld.privacy_loss_mechanism import DiscreteLaplacePrivacyLoss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics import noise
-from shuffledp_accountant.numerics.contour import log_cdf, log_pmf
-from shuffledp_accountant.numerics.noise import ContourNoise, SgdlLaw, rounded_ratio, sum_noise, table_length
-from shuffledp_accountant.numerics.table import build_table
+from shuffledp_accountant.numerics.primitives import noise
+from shuffledp_accountant.numerics.primitives.contour import log_cdf, log_pmf
+from shuffledp_accountant.numerics.primitives.noise import ContourNoise, SgdlLaw, rounded_ratio, sum_noise, table_length
+from shuffledp_accountant.numerics.primitives.table import build_table
 from shuffledp_core.errors import CannotCertify
 
 

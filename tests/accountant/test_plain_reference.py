@@ -5,8 +5,8 @@ from plain_reference import blanket_delta, clones_delta
 
 from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
 from shuffledp_accountant.numerics.bounds import Setting, delta_bounds
-from shuffledp_accountant.numerics.clones import LocalRandomiser
-from shuffledp_accountant.numerics.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
+from shuffledp_accountant.numerics.local.clones import LocalRandomiser
 from shuffledp_core.mechanisms import KRRHistogram
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.planar import Guarantee, axis_budget, plane_guarantee
+from shuffledp_accountant.numerics.sums.planar import Guarantee, axis_budget, plane_guarantee
 from shuffledp_core.errors import UsageError
 
 

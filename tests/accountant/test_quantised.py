@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.quantised import quantised_epsilon, quantised_parameter
+from shuffledp_accountant.numerics.sums.quantised import quantised_epsilon, quantised_parameter
 from shuffledp_core.errors import UsageError
 
 

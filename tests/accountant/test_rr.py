@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from shuffledp_accountant.numerics import rr
-from shuffledp_accountant.numerics.bits import BitPair, BitSum
 from shuffledp_accountant.numerics.bounds import (
     Setting,
     certified_curve,
@@ -22,8 +20,10 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.contour import log_cdf, log_pmf
-from shuffledp_accountant.numerics.pairs import hockey_stick
+from shuffledp_accountant.numerics.primitives.bits import BitPair, BitSum
+from shuffledp_accountant.numerics.primitives.contour import log_cdf, log_pmf
+from shuffledp_accountant.numerics.primitives.pairs import hockey_stick
+from shuffledp_accountant.numerics.sums import rr
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics import sgdl
 from shuffledp_accountant.numerics.bounds import (
     Setting,
     certified_curve,
@@ -19,7 +18,8 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.clamping import least_padding_sgdl
+from shuffledp_accountant.numerics.sums import sgdl
+from shuffledp_accountant.numerics.sums.clamping import least_padding_sgdl
 from shuffledp_core.mechanisms import SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 

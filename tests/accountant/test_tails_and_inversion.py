@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.inversion import attained_epsilon, certified_epsilon
-from shuffledp_accountant.numerics.tails import (
+from shuffledp_accountant.numerics.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_accountant.numerics.primitives.tails import (
     binomial_range,
     binomial_window,
     cells,

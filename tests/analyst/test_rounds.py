@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from analyst_world import ROUTE, World, plan
+from analyst_world import World, plan
+from simulated_parties import ROUTE
 
 from shuffledp_core import errors
 from shuffledp_core.documents.digests import digest
@@ -167,13 +168,15 @@ async def test_a_bad_delivery_fails_the_round_and_the_charge_stays(
         ("header-counts-records", errors.CountMismatchError),
     ],
 )
-async def test_a_node_that_does_not_sign_for_the_same_count_fails_the_round_before_anything_is_settled(
+async def test_a_node_that_does_not_sign_for_the_same_count_fails_the_round_before_it_is_settled(
     world: World, who: str, fault: str, error: type[errors.ShuffleDPError]
 ) -> None:
     world.nodes[who].faults.add(fault)
     round_id = await world.open()
     world.reports(round_id, 5)
     await world.end_submissions(round_id)
+    await world.ended(round_id)
+    assert world.accountant.settlements == []
     await assert_failed(world, round_id, error, "reserved")
 
 
@@ -430,7 +433,7 @@ async def test_a_delivered_batch_may_be_repeated_but_not_replaced(world: World) 
     assert await world.board(result.round_id) == board
 
 
-LARGE_REPORTS = 150
+LARGE_REPORTS = 380
 """Times 600 bits of 17 bytes: a batch larger than a connection buffers, smaller than what a refusal lets in."""
 
 
@@ -445,7 +448,7 @@ async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World)
     """The sender is still writing when the analyst knows the answer."""
     world.last.faults.add("silent")
     world.nodes["node-2"].faults.add("late")
-    round_id = await world.open(size=600, max_reports=200)
+    round_id = await world.open(size=600, max_reports=400)
     data = await large_batch(world, round_id)
     await world.happened.until(lambda: world.entry.rounds[round_id].forwarded)
     records = LARGE_REPORTS * 600
@@ -461,7 +464,7 @@ async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World)
 
 
 async def test_a_large_batch_that_is_refused_hears_why(world: World) -> None:
-    round_id = await world.open(size=600, max_reports=200)
+    round_id = await world.open(size=600, max_reports=400)
     data = bytes(LARGE_REPORTS * 600 * 17)
     header = BatchHeader(round_id=round_id, position=4, users=3, records=1800, digest="00")
     for signer, error in (("node-3", errors.RoundStateError), ("node-1", errors.AccessDenied)):

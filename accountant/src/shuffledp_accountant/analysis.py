@@ -22,8 +22,8 @@ from shuffledp_accountant.numerics.bounds import (
     corrupted_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.calibration import Target, calibrate
-from shuffledp_accountant.numerics.composition import Round, compose_bounds
+from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds
 from shuffledp_accountant.tabulated import Tabulated, bounds_of
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
@@ -113,7 +113,7 @@ def spent(costs: Sequence[Cost], adjacency: Adjacency, delta: float) -> Spent:
     its whole domain, whatever its own certificate was stated for: an ε of 0.1 per unit over {0..20} is charged to a
     standard budget as what changing a value from 0 to 20 reveals, which is at most 2, and often less.
 
-    Bounds: privacy loss distributions convolved (`numerics.composition`), and basic composition, the sum of ε_i
+    Bounds: privacy loss distributions convolved (`numerics.rounds.composition`), and basic composition, the sum of ε_i
     where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters were fixed without looking
     at the results of earlier rounds of the same users; the rounds' randomness may be anything.
 

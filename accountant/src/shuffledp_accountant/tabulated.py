@@ -22,8 +22,8 @@ from shuffledp_accountant.numerics.bounds import (
     corrupted_bounds,
     epsilon_bounds,
 )
-from shuffledp_accountant.numerics.composition import grows_with_distance
-from shuffledp_accountant.numerics.subsampling import reflected
+from shuffledp_accountant.numerics.rounds.composition import grows_with_distance
+from shuffledp_accountant.numerics.rounds.subsampling import reflected
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shuffledp_accountant.numerics import clones, geo, krr, lecture, rappor, rr, sgdl
+from shuffledp_accountant.numerics.histogram import krr
+from shuffledp_accountant.numerics.local import clones, lecture, rappor
+from shuffledp_accountant.numerics.sums import geo, rr, sgdl
 
 ANALYSES = (krr, clones, rr, geo, sgdl, lecture, rappor)
 """The modules that register; naming them here keeps the imports from looking unused."""

@@ -25,8 +25,8 @@ from shuffledp_sim.accounting.options import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from shuffledp_accountant.numerics.advice import Advice
-    from shuffledp_accountant.numerics.calibration import Target
+    from shuffledp_accountant.numerics.calibration.advice import Advice
+    from shuffledp_accountant.numerics.calibration.calibrate import Target
 
 
 def advise(

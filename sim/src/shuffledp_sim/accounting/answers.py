@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shuffledp_accountant.numerics.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.composition import Round, compose_epsilon
+from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_sim.accounting.questions import Question
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from shuffledp_accountant.numerics import clones, geo
 from shuffledp_accountant.numerics.bounds import (
     Bounds,
     Setting,
@@ -17,8 +16,10 @@ from shuffledp_accountant.numerics.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
-from shuffledp_accountant.numerics.composition import grows_with_distance
-from shuffledp_accountant.numerics.loss_distribution import Repeated, compose_curves
+from shuffledp_accountant.numerics.local import clones
+from shuffledp_accountant.numerics.rounds.composition import grows_with_distance
+from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
+from shuffledp_accountant.numerics.sums import geo
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency

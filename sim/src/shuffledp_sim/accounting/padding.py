@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.clamping import least_padding_geo, least_padding_sgdl
-from shuffledp_accountant.numerics.families import CLAMPING_SHARE
-from shuffledp_accountant.numerics.noise import sum_noise
+from shuffledp_accountant.numerics.calibration.families import CLAMPING_SHARE
+from shuffledp_accountant.numerics.primitives.noise import sum_noise
+from shuffledp_accountant.numerics.sums.clamping import least_padding_geo, least_padding_sgdl
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN
 

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses register on import
 from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.calibration import epsilon0_to_blanket
-from shuffledp_accountant.numerics.clones import LocalRandomiser
-from shuffledp_accountant.numerics.composition import LARGEST_TIMES
+from shuffledp_accountant.numerics.calibration.calibrate import epsilon0_to_blanket
+from shuffledp_accountant.numerics.local.clones import LocalRandomiser
+from shuffledp_accountant.numerics.rounds.composition import LARGEST_TIMES
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency

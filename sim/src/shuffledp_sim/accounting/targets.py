@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shuffledp_accountant.numerics.advice import Advice
-from shuffledp_accountant.numerics.advice import advise as advise_all
-from shuffledp_accountant.numerics.calibration import Target, calibrate
+from shuffledp_accountant.numerics.calibration.advice import Advice
+from shuffledp_accountant.numerics.calibration.advice import advise as advise_all
+from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_sim.accounting.options import Circumstances

@@ -1,0 +1,1 @@
+"""From a target to parameters (C11), and which mechanism to choose."""

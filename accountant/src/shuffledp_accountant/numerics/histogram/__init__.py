@@ -1,0 +1,1 @@
+"""k-RR histograms (docs/accounting.md, K1 to K9)."""

@@ -1,0 +1,1 @@
+"""Shared numerics: windows and tails, laws of sums, divergences of ordered laws, inversion, rigorous maxima."""

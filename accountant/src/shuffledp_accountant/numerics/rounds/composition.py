@@ -1,0 +1,299 @@
+"""Several rounds on the same people: what they leak together.
+
+Each round's certified curve is put on a grid as a privacy loss distribution and convolved (docs/accounting.md,
+propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
+smallest of these sound bounds. What a round asks may depend on earlier answers; its spec and setting may not.
+
+Under metric adjacency the changed user's value moves by the same distance d in every round, ε is per unit of d,
+and the worst d in 1..d_max counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_accountant.numerics.bounds import (
+    Bounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_accountant.numerics.rounds.loss_distribution import (
+    SMALLEST_DELTA,
+    STEPS,
+    Composed,
+    Repeated,
+    compose_curves,
+)
+from shuffledp_accountant.numerics.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+
+COVER_TOLERANCE = 0.01
+"""Relative slack at which the search over distances stops refining its cover."""
+
+METRIC_STEPS = 200
+"""Grid steps per interval of distances: about 3 parts in 10,000 of ε, below `COVER_TOLERANCE`."""
+
+MOST_SHARES = 64
+"""Rounds beyond which splitting δ equally is never worth its evaluations."""
+
+LARGEST_TIMES = 10**6
+"""Most repetitions of one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round, repeated.
+
+    Attributes:
+        spec: any spec that registers `certified_curve`.
+        setting: who reports in one round; with subsampling, the users drawn.
+        times: how often the round is run on the same people, 1 to 1,000,000.
+        rate: γ in (0, 1], the chance that the changed user is drawn, as in `subsampling.subsampled_curve`.
+    """
+
+    spec: object
+    setting: Setting
+    times: int = 1
+    rate: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.times <= LARGEST_TIMES:
+            raise UsageError(f"a round is repeated 1 to {LARGEST_TIMES:,} times, not {self.times}")
+        check_rate(self.rate)
+
+
+@singledispatch
+def grows_with_distance(spec: object) -> bool:  # noqa: ARG001
+    """Whether the curve at distance d + 1 is nowhere below the one at d (proposition C7).
+
+    Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
+    """
+    return False
+
+
+@grows_with_distance.register(KRRHistogram)
+@grows_with_distance.register(RRShuffle)
+@grows_with_distance.register(GeoShuffle)
+@grows_with_distance.register(SGDLShuffle)
+def _(spec: object) -> bool:  # noqa: ARG001
+    return True
+
+
+def largest_distance(rounds: Sequence[Round]) -> int:
+    """d_max: the largest |x - x'| that some round's domain and setting allow, at least 1."""
+    limits = [r.setting.max_distance for r in rounds]
+    domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
+    return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
+
+
+def _curve(item: Round, low: int, high: int) -> Curve:
+    """δ at ε >= 0 of one round for a change by any distance in low..high that its domain allows."""
+    top = max(1, min(high, int(getattr(item.spec, "domain", high + 1)) - 1))
+    distances = range(top, top + 1) if grows_with_distance(item.spec) else range(min(low, top), top + 1)
+
+    def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = certified_curve(item.spec, item.setting, distances[0], epsilons)
+        for distance in distances[1:]:
+            values = np.maximum(values, certified_curve(item.spec, item.setting, distance, epsilons))
+        return values
+
+    return subsampled_curve(curve, item.rate)
+
+
+def _composed(rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS) -> Composed:
+    return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta, steps)
+
+
+def _adjacency(rounds: Sequence[Round]) -> Adjacency:
+    if not rounds:
+        raise UsageError("composition needs at least one round")
+    for r in rounds:
+        if certified_curve.dispatch(type(r.spec)) is certified_curve.dispatch(object):
+            raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
+    kinds = {r.setting.adjacency for r in rounds}
+    if len(kinds) > 1:
+        raise UsageError("all rounds that are composed must have the same adjacency")
+    return kinds.pop()
+
+
+def _worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
+    """An upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
+
+    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
+    one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.
+    """
+    heap: list[tuple[float, int, int]] = []
+    low = 1
+    while low <= d_max:
+        high = min(2 * low - 1, d_max)
+        heapq.heappush(heap, (-ceiling(low, high), low, high))
+        low = high + 1
+    while True:
+        worst, low, high = heap[0]
+        if high <= low * (1 + COVER_TOLERANCE):
+            return -worst
+        middle = (low + high) // 2
+        heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))
+        heapq.heappush(heap, (-ceiling(middle + 1, high), middle + 1, high))
+
+
+def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int) -> float:
+    d_max = largest_distance(rounds)
+    if adjacency is Adjacency.STANDARD:
+        return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+    # The cover is looser than the grid: a coarser one is good enough for each of its many intervals.
+    coarse = min(steps, METRIC_STEPS)
+    totals: dict[tuple[int, int], float] = {}
+
+    def ceiling(low: int, high: int) -> float:
+        key = _interval(rounds, low, high)
+        if key not in totals:
+            totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
+        return totals[key] / low
+
+    return _worst_over_distances(ceiling, d_max)
+
+
+def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
+    """What an interval's curve depends on: its end alone where all curves grow with the distance."""
+    return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
+
+
+def _by_shares(rounds: Sequence[Round], delta: float) -> float:
+    """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
+    total = sum(r.times for r in rounds)
+    share = delta / total * (1 - 2.0**-50)
+    if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
+        return math.inf
+    try:
+        summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
+    except (CannotCertify, UsageError):
+        return math.inf
+    return summed * (1 + 2.0**-50 * (len(rounds) + 2))
+
+
+def _pure(item: Round) -> float:
+    """The ε one round keeps at δ = 0, from its own analysis or from the local view; `math.inf` for none."""
+    found = math.inf
+    for question in (epsilon_bounds, corrupted_bounds):
+        try:
+            answer = question(item.spec, item.setting, 0.0)
+        except (CannotCertify, UsageError):
+            continue
+        if isinstance(answer, Bounds):
+            found = min(found, answer.certified)
+        elif answer.delta == 0:
+            found = min(found, answer.epsilon)
+    # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
+    return found if item.setting.adjacency is Adjacency.METRIC else subsampled_epsilon(found, item.rate)
+
+
+def _by_addition(rounds: Sequence[Round]) -> float:
+    """Sum of the rounds' pure ε (proposition C6), `math.inf` where a round has none."""
+    return sum(r.times * _pure(r) for r in rounds) * (1 + 2.0**-50 * (len(rounds) + 2))
+
+
+def _is_single(rounds: Sequence[Round]) -> bool:
+    return len(rounds) == 1 and rounds[0].times == 1 and rounds[0].rate == 1
+
+
+def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[str, ...]:
+    basis = [name]
+    if any(r.rate < 1 for r in rounds):
+        basis.append("C5: fixed-size subsampling")
+    if adjacency is Adjacency.METRIC:
+        basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
+    return tuple(basis)
+
+
+def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tuple[float, tuple[str, ...]]:
+    adjacency = _adjacency(rounds)
+    if not 0 <= delta <= 1:
+        raise UsageError(f"delta must be from 0 to 1, not {delta}")
+    added, convolved = _by_addition(rounds), math.inf
+    reason = "the tails of the rounds already exceed delta; ask for a larger delta"
+    try:
+        convolved = _by_distribution(rounds, adjacency, delta, steps)
+    except CannotCertify as refusal:
+        reason = str(refusal)
+    shared = _by_shares(rounds, delta)
+    best = min(added, shared, convolved)
+    if math.isinf(best):
+        raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
+    names = {
+        added: "C6: pure guarantees added",
+        shared: "C6: guarantees at equal shares of delta added",
+        convolved: "C1-C4: privacy loss distributions convolved",
+    }
+    return best, _basis(names[best], adjacency, rounds)
+
+
+def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
+    """ε of all rounds together at δ, from both sides.
+
+    Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the largest that
+    one round alone attains without subsampling, hence far below for many rounds. Nats, >= 0, per unit of
+    distance under metric adjacency.
+
+    Args:
+        rounds: at least one, all with the same adjacency.
+        delta: in [0, 1]; 0 asks for a pure guarantee.
+
+    Raises:
+        UsageError: for no rounds, mixed adjacency, or δ outside [0, 1].
+        CannotCertify: where no bound is finite, with the reason.
+    """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
+    best, basis = _certified(rounds, delta)
+    attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
+    return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
+
+
+def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> float:
+    """The certified ε of all rounds together at δ; arguments, unit and errors as in `compose_bounds`.
+
+    Fewer `steps` are faster and looser, never unsound (`loss_distribution.compose_curves`).
+    """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
+    return _certified(rounds, delta, steps)[0]
+
+
+def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
+    """The certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
+
+    Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
+
+    Raises:
+        UsageError: for no rounds, mixed adjacency, or a negative ε.
+    """
+    adjacency = _adjacency(rounds)
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    if _is_single(rounds):
+        return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
+    d_max = largest_distance(rounds)
+
+    def resolved_at(scale: float) -> float:
+        if adjacency is Adjacency.STANDARD:
+            return _composed(rounds, 1, d_max, scale).delta(epsilon)
+        return _worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
+
+    coarse = resolved_at(1e-6)
+    if coarse >= 1e-7:
+        return coarse
+    return min(coarse, resolved_at(max(coarse, SMALLEST_DELTA)))
