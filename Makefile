@@ -29,6 +29,9 @@ check: .venv/synced
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
+	@for part in core client shuffler analyst accountant; do \
+	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part \
+	        python .ci/import_all.py shuffledp_$$part || exit 1; done
 
 bench: .venv/synced
 	$(RUN) python -m bench

@@ -1,6 +1,8 @@
 """What happens when parts die, lie or are missing: a clear end in bounded time, and the next round works."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -137,3 +139,19 @@ async def test_a_plan_that_cannot_be_is_refused_before_anything_is_reserved(
         with pytest.raises(ShuffleDPError) as refusal:
             await open_round(control, small_plan(system, **wrong))
     assert not isinstance(refusal.value, UnreachableError)
+
+
+@pytest.mark.parametrize("name", ["node-1", "analyst", "accountant"])
+def test_a_port_in_use_is_one_line_and_exit_code_2(running: LocalSystem, tmp_path: Path, name: str) -> None:
+    config = (running.folder / f"{name}.toml").read_text().replace(f"state/{name}", str(tmp_path / "state"))
+    file = running.folder / f"second-{name}.toml"
+    file.write_text(config)
+    role = running.deployment.roster.party(name).role
+    module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
+    done = subprocess.run(
+        [sys.executable, "-m", f"{module}.cli", "--config", str(file)], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "in use" in done.stderr
+    assert "Traceback" not in done.stderr
