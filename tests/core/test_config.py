@@ -30,7 +30,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     ("line", "named"),
     [
         ("colour = 3", "colour"),
-        ("[broker]\nport = 1", "host"),
+        ("[state]", "state"),
         ('log_level = "info', "broken.toml"),
         ("name = 3", "broken.toml"),
     ],

@@ -17,10 +17,14 @@ IMPATIENT = {
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
-    """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module."""
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+    """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module.
+
+    A module that restarts parties within a round sets `PATIENT = True`: they are waited for as in production.
+    """
     folder = tmp_path_factory.mktemp("system")
-    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=IMPATIENT)
+    settings = None if getattr(request.module, "PATIENT", False) else IMPATIENT
+    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=settings)
     try:
         asyncio.run(local.start())
         yield local

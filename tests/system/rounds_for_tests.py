@@ -1,16 +1,26 @@
 """Small rounds for system tests."""
 
+import asyncio
+from collections.abc import Awaitable
 from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
 from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import UnreachableError
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_proto.v1 import analyst_pb2
+from shuffledp_sim.fleet import Fleet
 from shuffledp_sim.processes import LocalSystem
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.report import RoundReport
-from shuffledp_sim.rounds import StageClock, run_round
+from shuffledp_sim.rounds import StageClock, control_of, read_result, run_round
+
+T = TypeVar("T")
 
 USERS = 40
 LARGEST = 3
@@ -38,3 +48,31 @@ def quiet() -> Stages:
 async def small_round(system: LocalSystem, pool: ProcessPoolExecutor, **changes: object) -> RoundReport:
     """One small round to its verified end."""
     return await run_round(system, small_plan(system, **changes), small_values(), pool, quiet(), StageClock())
+
+
+async def ended(system: LocalSystem, round_id: str) -> Signed:
+    """The signed result of a published round; raises what failed another."""
+    async with control_of(system) as control, translated("analyst"):
+        async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            if event.stage == "ended":
+                signed = Signed.from_bytes(event.result)
+                read_result(system, signed)
+                return signed
+    raise UnreachableError("the analyst stopped reporting")
+
+
+async def within_a_minute(work: Awaitable[T]) -> T:
+    """No end within a minute is a hang."""
+    async with asyncio.timeout(60):
+        return await work
+
+
+async def submit_some(system: LocalSystem, pool: ProcessPoolExecutor, round_id: str, users: int) -> None:
+    """New users submit, and hold their receipts."""
+    await Fleet(system, round_id, small_values(users), pool, quiet(), {}).submit()
+
+
+async def restart(system: LocalSystem, name: str) -> None:
+    """Starts a killed process again and waits until it serves."""
+    system.processes[name].start()
+    await system.until_healthy(name)

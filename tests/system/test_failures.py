@@ -3,14 +3,23 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from rounds_for_tests import USERS, quiet, small_plan, small_round, small_values
+from rounds_for_tests import (
+    USERS,
+    ended,
+    quiet,
+    restart,
+    small_plan,
+    small_round,
+    small_values,
+    submit_some,
+    within_a_minute,
+)
 
-from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
     BudgetExceeded,
     ShuffleDPError,
@@ -22,31 +31,7 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.fleet import Fleet
 from shuffledp_sim.processes import Budget, LocalSystem
-from shuffledp_sim.rounds import control_of, open_round, read_result
-
-
-async def ended(system: LocalSystem, round_id: str) -> None:
-    """Waits for the end of a round; raises what failed it."""
-    async with control_of(system) as control, translated("analyst"):
-        async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
-            if event.stage == "ended":
-                read_result(system, Signed.from_bytes(event.result))
-                return
-    raise UnreachableError("the analyst stopped reporting")
-
-
-async def within_a_minute(work: Awaitable[None]) -> None:
-    async with asyncio.timeout(60):
-        await work
-
-
-async def submit_some(system: LocalSystem, pool: ProcessPoolExecutor, round_id: str, users: int) -> None:
-    await Fleet(system, round_id, small_values(users), pool, quiet(), {}).submit()
-
-
-async def restart(system: LocalSystem, name: str) -> None:
-    system.processes[name].start()
-    await system.until_healthy(name)
+from shuffledp_sim.rounds import control_of, open_round
 
 
 @pytest.mark.parametrize("victim", ["node-1", "node-2", "node-3", "analyst", "accountant"])
@@ -65,25 +50,6 @@ async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_work
     await restart(system, victim)
     report = await small_round(system, pool)
     assert report.accepted == USERS
-
-
-async def test_acknowledged_submissions_survive_kill_9_of_the_entry_node(
-    system: LocalSystem, pool: ProcessPoolExecutor
-) -> None:
-    async with control_of(system) as control:
-        opened = await open_round(control, small_plan(system))
-    first = Fleet(system, opened.round_id, small_values(USERS // 2), pool, quiet(), {})
-    await first.submit()
-    system.processes["node-1"].kill()
-    await restart(system, "node-1")
-    await submit_some(system, pool, opened.round_id, USERS - USERS // 2)
-    await within_a_minute(ended(system, opened.round_id))
-    async with control_of(system) as control:
-        async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=opened.round_id)):
-            if event.stage == "ended":
-                signed = Signed.from_bytes(event.result)
-    assert read_result(system, signed).accepted == USERS
-    await first.verify(signed)
 
 
 async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
