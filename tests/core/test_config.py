@@ -30,7 +30,6 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     ("line", "named"),
     [
         ("colour = 3", "colour"),
-        ("[state]", "state"),
         ('log_level = "info', "broken.toml"),
         ("name = 3", "broken.toml"),
     ],
@@ -59,3 +58,10 @@ def test_a_key_that_is_no_key_is_refused(tmp_path: Path) -> None:
         parse_hex_key("zz", "root key")
     with pytest.raises(ConfigError, match="31 bytes"):
         parse_hex_key("00" * 31, "root key")
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "short.toml"
+    file.write_text(GOOD.replace('listen = "127.0.0.1:7001"', ""))
+    with pytest.raises(ConfigError, match="listen"):
+        load_config(file, ServiceConfig)
