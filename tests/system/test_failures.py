@@ -121,3 +121,14 @@ def test_a_port_in_use_is_one_line_and_exit_code_2(running: LocalSystem, tmp_pat
     assert done.returncode == 2
     assert "in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["node-1", "analyst"])
+def test_a_second_process_on_the_same_state_is_refused(running: LocalSystem, name: str) -> None:
+    role = running.deployment.roster.party(name).role
+    module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
+    command = [sys.executable, "-m", f"{module}.cli", "--config", str(running.folder / f"{name}.toml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "another process" in done.stderr
+    assert running.processes[name].alive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from shuffledp_analyst.config import AnalystConfig
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.logs import configure_logs
+from shuffledp_core.state import claim_state
 from shuffledp_core.transport.service import run_until_signal
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -30,7 +32,11 @@ def _run(config: Annotated[Path, typer.Option(help="TOML file; see deploy/config
     """Runs the analyst: opens rounds, reads the shuffled messages, publishes results."""
     settings = load_config(config, AnalystConfig)
     configure_logs(settings.log_level)
-    asyncio.run(serve(settings))
+    lock = claim_state(settings.state)  # a second analyst would declare this one's open rounds failed
+    try:
+        asyncio.run(serve(settings))
+    finally:
+        os.close(lock)
 
 
 def main() -> None:

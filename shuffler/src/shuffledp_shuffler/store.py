@@ -11,7 +11,6 @@ discards/<round>.json      the signed discard of a deleted round, kept: its id i
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
+from shuffledp_core.state import claim_state
 from shuffledp_shuffler.files import PART, erase, erase_folder, make_folder, sync_folder, write_atomic
 from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
 
@@ -96,17 +96,13 @@ class Store:
         self._rounds = folder / "rounds"
         self._discards = folder / "discards"
         self.uploads = folder / "uploads"
+        self._lock = claim_state(folder)
         try:
-            for path in (folder, self._rounds, self._discards, self.uploads):
+            for path in (self._rounds, self._discards, self.uploads):
                 make_folder(path)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise ConfigError(f"cannot use the state folder {folder}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
             os.close(self._lock)
-            raise ConfigError(f"another process uses the state folder {folder}; stop it or choose another") from error
+            raise ConfigError(f"cannot use the state folder {folder}: {error.strerror}") from error
         self._tidy()
 
     def close(self) -> None:
