@@ -8,6 +8,7 @@ import math
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +87,9 @@ async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, d
         system = LocalSystem(Path(folder), nodes=options.nodes, budget=_budget(options))
         try:
             with clock.stage("start"):
-                await asyncio.gather(system.start(), warm(pool))
+                stages.update("start", 0, len(system.processes))
+                started = partial(stages.update, "start")
+                await asyncio.gather(system.start(started), warm(pool))
             plan = plan_of(system, options)
             report = await run_round(system, plan, column.values, pool, stages, clock, capped=column.capped)
             keys = {name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")}

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -170,11 +170,18 @@ class LocalSystem:
         path.write_text("\n".join(lines) + "\n" + extra)
         return path
 
-    async def start(self) -> None:
-        """Starts every process and returns when all are healthy; the caller stops them, also after a failure."""
+    async def start(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Starts every process and returns when all are healthy; the caller stops them, also after a failure.
+
+        `progress` is told how many are healthy, of how many.
+        """
         for process in self.processes.values():
             process.start()
-        await asyncio.gather(*(self.until_healthy(name) for name in self.processes))
+        waiting = [asyncio.ensure_future(self.until_healthy(name)) for name in self.processes]
+        for healthy, one in enumerate(asyncio.as_completed(waiting), start=1):
+            await one
+            if progress is not None:
+                progress(healthy, len(waiting))
 
     async def __aenter__(self) -> Self:
         try:

@@ -38,3 +38,8 @@ class Stages:
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=max(total, 1))
         self._progress.update(self._tasks[stage], completed=done, total=max(total, 1))
+
+    def finish(self) -> None:
+        """Completes every bar: the round is over, though the last counts of a stage may not have been reported."""
+        for task in self._progress.tasks:
+            self._progress.update(task.id, completed=task.total)

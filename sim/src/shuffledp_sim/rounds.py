@@ -119,6 +119,7 @@ async def run_round(
     with clock.stage("verify"):
         await fleet.verify(signed)
     clock.finish()
+    stages.finish()
     return _report(system, opened, signed, result, values, clock, capped)
 
 
