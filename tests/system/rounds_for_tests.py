@@ -52,11 +52,11 @@ async def small_round(system: LocalSystem, pool: ProcessPoolExecutor, **changes:
 
 async def ended(system: LocalSystem, round_id: str) -> Signed:
     """The signed result of a published round; raises what failed another."""
-    async with control_of(system) as control, translated("analyst"):
+    async with control_of(system.deployment) as control, translated("analyst"):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             if event.stage == "ended":
                 signed = Signed.from_bytes(event.result)
-                read_result(system, signed)
+                read_result(system.deployment, signed)
                 return signed
     raise UnreachableError("the analyst stopped reporting")
 

@@ -38,7 +38,7 @@ from shuffledp_sim.rounds import control_of, open_round
 async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_works(
     system: LocalSystem, pool: ProcessPoolExecutor, victim: str
 ) -> None:
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
     await submit_some(system, pool, opened.round_id, USERS - 1)
     system.processes[victim].kill()
@@ -53,7 +53,7 @@ async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_work
 
 
 async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         await submit_some(system, pool, opened.round_id, USERS - 1)
         async with translated("analyst"):
@@ -64,7 +64,7 @@ async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSyst
 
 async def test_a_round_goes_on_without_the_broker(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     system.processes["broker"].kill()
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
     await submit_some(system, pool, opened.round_id, USERS)
     await within_a_minute(ended(system, opened.round_id))
@@ -72,7 +72,7 @@ async def test_a_round_goes_on_without_the_broker(system: LocalSystem, pool: Pro
 
 async def test_a_lying_broker_cannot_mislead_a_client(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
     assert system.broker is not None
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         other = await open_round(control, small_plan(system))
     liar = Announcer(system.broker)
@@ -101,7 +101,7 @@ async def test_the_round_that_would_overspend_is_refused_with_what_is_left(
 async def test_a_plan_that_cannot_be_is_refused_before_anything_is_reserved(
     system: LocalSystem, wrong: dict[str, object]
 ) -> None:
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         with pytest.raises(ShuffleDPError) as refusal:
             await open_round(control, small_plan(system, **wrong))
     assert not isinstance(refusal.value, UnreachableError)

@@ -16,7 +16,7 @@ PATIENT = True
 async def test_acknowledged_submissions_survive_kill_9_of_a_node(
     system: LocalSystem, pool: ProcessPoolExecutor, victim: str
 ) -> None:
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
     first = Fleet(system, opened.round_id, small_values(USERS // 2), pool, quiet(), {})
     await first.submit()
@@ -24,5 +24,5 @@ async def test_acknowledged_submissions_survive_kill_9_of_a_node(
     await restart(system, victim)
     await submit_some(system, pool, opened.round_id, USERS - USERS // 2)
     signed = await within_a_minute(ended(system, opened.round_id))
-    assert read_result(system, signed).accepted == USERS
+    assert read_result(system.deployment, signed).accepted == USERS
     await first.verify(signed)

@@ -25,6 +25,7 @@ def check(report: RoundReport) -> None:
     assert 0 <= report.final.epsilon.attained <= report.final.epsilon.certified <= 4.0
     assert report.final.corrupted.epsilon is not None
     limit = TAIL_ERRORS[report.final.mechanism.kind]
+    assert report.truth is not None
     for value, error, true in zip(
         report.estimate.values, report.estimate.standard_errors, report.truth.tolist(), strict=True
     ):

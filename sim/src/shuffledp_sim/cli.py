@@ -78,6 +78,53 @@ def demo(
     run_demo_command(options, as_json=output is OutputFormat.JSON)
 
 
+@app.command("round")
+def round_(
+    keys: Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")],
+    *,
+    mechanism: Annotated[MechanismName, typer.Option(help="How users randomise.")],
+    max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")],
+    min_reports: Annotated[int, typer.Option(min=1, help="Fewer: the round ends without an answer.")],
+    max_reports: Annotated[int, typer.Option(min=1, help="The round closes when so many have arrived.")],
+    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")],
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
+    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
+    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
+    colluding: Annotated[int, typer.Option(min=0, help="Users the guarantee does not count on.")] = 0,
+    population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
+    route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
+    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
+    out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """Runs one round on a deployment: opens it, follows it, prints the answer."""
+    from shuffledp_core.documents.models import RoundPlan
+    from shuffledp_core.errors import UsageError
+    from shuffledp_sim.operate import run_round_command
+    from shuffledp_sim.pki import open_deployment
+
+    try:
+        plan = RoundPlan(
+            population=population,
+            mechanism=mechanism.value,
+            size=max_value + 1 if mechanism is MechanismName.KRR_HISTOGRAM else max_value,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            max_distance=max_distance,
+            min_reports=min_reports,
+            max_reports=max_reports,
+            colluding=colluding,
+            route=tuple(route or (node.name for node in open_deployment(keys).roster.nodes())),
+            suite=suite,
+            open_seconds=open_seconds,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    run_round_command(keys, plan, out, as_json=output is OutputFormat.JSON)
+
+
 @keys_app.command("init")
 def keys_init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],

@@ -35,11 +35,13 @@ def draw_report(report: RoundReport, file: Path) -> None:
 
 def _draw_sum(report: RoundReport, axes: Axes) -> None:
     estimate = report.estimate
-    centre, error, true = estimate.values[0], estimate.standard_errors[0], float(report.truth[0])
-    reach = 1.25 * max(4 * error, abs(centre - true))
+    centre, error = estimate.values[0], estimate.standard_errors[0]
+    true = None if report.truth is None else float(report.truth[0])
+    reach = 1.25 * max(4 * error, 0.0 if true is None else abs(centre - true))
     axes.axvspan(estimate.lows[0], estimate.highs[0], color=_ESTIMATE, alpha=0.16, lw=0, label="95 % interval")
     axes.axvline(centre, color=_ESTIMATE, lw=2.2, label=f"estimate {centre:,.1f} ± {error:,.1f}")
-    axes.axvline(true, color=_TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)")
+    if true is not None:
+        axes.axvline(true, color=_TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)")
     axes.set(xlabel="sum over all users", yticks=[], xlim=(centre - reach, centre + reach))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", labelsize=8)
@@ -51,7 +53,8 @@ def _draw_sum(report: RoundReport, axes: Axes) -> None:
 def _draw_histogram(report: RoundReport, axes: Axes) -> None:
     estimate = report.estimate
     symbols = np.arange(len(estimate.values))
-    axes.bar(symbols, report.truth, color=_TRUTH, alpha=0.5, label="true count (simulation only)", width=0.8)
+    if report.truth is not None:
+        axes.bar(symbols, report.truth, color=_TRUTH, alpha=0.5, label="true count (simulation only)", width=0.8)
     axes.vlines(symbols, estimate.lows, estimate.highs, color=_ESTIMATE, lw=1.4, label="95 % interval")
     axes.plot(symbols, estimate.values, "o", ms=4, color=_ESTIMATE, label="estimate")
     axes.axhline(0, color=_QUIET, lw=0.8)

@@ -19,23 +19,24 @@ from shuffledp_core.documents.signed import Signed
 
 @dataclass(frozen=True)
 class RoundReport:
-    """The outcome of one simulated round.
+    """The outcome of one round.
 
-    `truth` has the shape of `estimate.values`: the sum, or the histogram, over the users whose report was accepted.
-    `seconds` is by stage, in the order of the round.
+    `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
+    `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
+    the round.
     """
 
     round_id: str
     users: int
     accepted: int
     messages: int
-    capped: int
     estimate: Estimate
-    truth: NDArray[np.int64]
     final: Certificate
     suite: str
     seconds: dict[str, float]
     documents: dict[str, Signed] = field(repr=False)
+    truth: NDArray[np.int64] | None = None
+    capped: int = 0
 
     @property
     def is_sum(self) -> bool:
@@ -57,7 +58,7 @@ class RoundReport:
             "estimate": shape(self.estimate.values),
             "standard_error": shape(self.estimate.standard_errors),
             "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
-            "true_value": shape(self.truth.tolist()),
+            "true_value": None if self.truth is None else shape(self.truth.tolist()),
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,
@@ -99,24 +100,37 @@ def _answer_table(report: RoundReport) -> Table:
     estimate = report.estimate
     if report.is_sum:
         table = _table(f"The answer: sum over {report.accepted:,} users")
-        error = estimate.values[0] - float(report.truth[0])
         table.add_row("estimate", f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)")
         table.add_row("95 % interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
         if estimate.mean is not None and estimate.mean_standard_error is not None:
             table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
-        table.add_row("true value [dim](simulation only)[/dim]", f"{int(report.truth[0]):,}")
-        table.add_row("actual error", f"{error:+,.1f} = {error / estimate.standard_errors[0]:+.2f} standard errors")
+        if report.truth is not None:
+            error = estimate.values[0] - float(report.truth[0])
+            in_errors = error / estimate.standard_errors[0]
+            table.add_row("true value [dim](simulation only)[/dim]", f"{int(report.truth[0]):,}")
+            table.add_row("actual error", f"{error:+,.1f} = {in_errors:+.2f} standard errors")
     else:
-        table = _table(f"The answer: histogram over {report.accepted:,} users")
-        table.show_header = True
-        for heading in ("value", "estimate", "± s.e.", "true [dim](simulation only)[/dim]", "error"):
-            table.add_column(heading, justify="right")
-        for symbol, (value, error, true) in enumerate(
-            zip(estimate.values, estimate.standard_errors, report.truth.tolist(), strict=True)
-        ):
-            table.add_row(str(symbol), f"{value:,.1f}", f"{error:,.1f}", f"{true:,}", f"{value - true:+,.1f}")
+        table = _histogram_table(report)
     if report.capped:
         table.caption = f"{report.capped} values above the largest were capped"
+    return table
+
+
+def _histogram_table(report: RoundReport) -> Table:
+    table = _table(f"The answer: histogram over {report.accepted:,} users")
+    table.show_header = True
+    headings = ["value", "estimate", "± s.e."]
+    if report.truth is not None:
+        headings += ["true [dim](simulation only)[/dim]", "error"]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    estimate = report.estimate
+    for symbol, (value, error) in enumerate(zip(estimate.values, estimate.standard_errors, strict=True)):
+        row = [str(symbol), f"{value:,.1f}", f"{error:,.1f}"]
+        if report.truth is not None:
+            true = int(report.truth[symbol])
+            row += [f"{true:,}", f"{value - true:+,.1f}"]
+        table.add_row(*row)
     return table
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 from shuffledp_sim.fleet import Fleet
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST
+from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment
 from shuffledp_sim.processes import LocalSystem
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.report import RoundReport
@@ -68,10 +68,10 @@ class OpenedRound:
 
 
 @asynccontextmanager
-async def control_of(system: LocalSystem) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
+async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
     """The operator's line to the analyst."""
-    roster = system.deployment.roster
-    async with channel_to(roster.the(ANALYST), system.deployment.keys_of(OPERATOR), roster) as channel:
+    roster = deployment.roster
+    async with channel_to(roster.the(ANALYST), deployment.keys_of(OPERATOR), roster) as channel:
         yield analyst_pb2_grpc.RoundControlStub(channel)
 
 
@@ -106,7 +106,7 @@ async def run_round(
     Raises:
         ShuffleDPError: whatever ended the round; the round is aborted then.
     """
-    async with control_of(system) as control:
+    async with control_of(system.deployment) as control:
         with clock.stage("open"):
             opened = await open_round(control, plan)
         fleet = Fleet(system, opened.round_id, values, pool, stages, clock.seconds)
@@ -115,12 +115,13 @@ async def run_round(
         except BaseException as error:
             await _abort(control, opened.round_id, str(error) or type(error).__name__)
             raise
-    result = read_result(system, signed)
+    result = read_result(system.deployment, signed)
     with clock.stage("verify"):
         await fleet.verify(signed)
     clock.finish()
     stages.finish()
-    return _report(system, opened, signed, result, values, clock, capped)
+    report = make_report(system.deployment, opened, signed, result, clock.seconds)
+    return replace(report, truth=count_truth(report.final.mechanism, values), capped=capped)
 
 
 async def _until_ended(
@@ -132,7 +133,7 @@ async def _until_ended(
     clock: StageClock,
 ) -> Signed:
     """The signed result; the first failure of follower, fleet or a process otherwise."""
-    follower = asyncio.ensure_future(_follow(control, round_id, stages, clock))
+    follower = asyncio.ensure_future(follow_round(control, round_id, stages, clock))
     others = [asyncio.ensure_future(fleet.submit()), asyncio.ensure_future(_watch(system))]
     try:
         while not follower.done():
@@ -148,15 +149,21 @@ async def _until_ended(
         await asyncio.gather(follower, *others, return_exceptions=True)
 
 
-async def _follow(
-    control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, stages: Stages, clock: StageClock
+async def follow_round(
+    control: analyst_pb2_grpc.RoundControlAsyncStub,
+    round_id: str,
+    stages: Stages,
+    clock: StageClock,
+    *,
+    accepting: bool = False,
 ) -> Signed:
+    """The signed result, once the round has ended; `accepting` also shows the submissions as they come in."""
     async with translated(ANALYST):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             if event.stage == "ended":
                 return Signed.from_bytes(event.result)
             label = f"{event.node} {event.stage}".strip()
-            if event.stage != "accepting":
+            if accepting or event.stage != "accepting":
                 stages.update(label, event.done, event.total)
                 if event.seconds:
                     clock.seconds[label] = event.seconds
@@ -178,9 +185,9 @@ async def _abort(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str,
         return  # the analyst is gone or has ended the round itself: the caller's error says what happened
 
 
-def read_result(system: LocalSystem, signed: Signed) -> Result:
+def read_result(deployment: Deployment, signed: Signed) -> Result:
     """The verified result of a round that succeeded; the error that ended the round otherwise."""
-    result = verify_from(system.deployment.roster.the(ANALYST), signed, Result)
+    result = verify_from(deployment.roster.the(ANALYST), signed, Result)
     if result.outcome != "published":
         raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
     return result
@@ -193,31 +200,22 @@ def count_truth(mechanism: Mechanism, values: NDArray[np.int64]) -> NDArray[np.i
     return np.array([values.sum()], dtype=np.int64)
 
 
-def _report(
-    system: LocalSystem,
-    opened: OpenedRound,
-    signed: Signed,
-    result: Result,
-    values: NDArray[np.int64],
-    clock: StageClock,
-    capped: int,
+def make_report(
+    deployment: Deployment, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
 ) -> RoundReport:
+    """What a published round shows. Raises `DocumentError` for a certificate that is not the accountant's."""
     if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
         raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
-    accountant = system.deployment.roster.the(ACCOUNTANT)
-    plan = verify_from(accountant, result.plan_certificate, Certificate)
     manifest = from_json(opened.announcement.manifest.body, Manifest)
     return RoundReport(
         round_id=opened.round_id,
-        users=len(values),
+        users=manifest.max_reports,
         accepted=result.accepted,
         messages=result.messages,
-        capped=capped,
         estimate=result.estimate,
-        truth=count_truth(plan.mechanism, values),
-        final=verify_from(accountant, result.final_certificate, Certificate),
+        final=verify_from(deployment.roster.the(ACCOUNTANT), result.final_certificate, Certificate),
         suite=manifest.geometry.suite,
-        seconds=clock.seconds,
+        seconds=seconds,
         documents={
             "certificate": result.final_certificate,
             "plan-certificate": result.plan_certificate,
