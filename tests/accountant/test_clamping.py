@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shuffledp_accountant.numerics.bounds import Setting, delta_bounds
 from shuffledp_accountant.numerics.sums import geo, sgdl
 from shuffledp_accountant.numerics.sums.clamping import (
     clamping_delta,
@@ -20,6 +21,8 @@ from shuffledp_accountant.numerics.sums.clamping import (
     sgdl_tail,
 )
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import SGDLShuffle
+from shuffledp_core.privacy import Adjacency
 
 
 def _share_tail(shares: int, epsilon: Fraction, padding: int) -> mpmath.mpf:
@@ -59,6 +62,30 @@ def test_the_tail_of_a_whole_noise_agrees_with_a_sum() -> None:
     q = math.exp(-0.25)
     truth = 2 * (1 - q) / (1 + q) * math.fsum(q**j for j in range(13, 800))
     assert truth * (1 - 1e-13) <= geo_tail(Fraction(1, 4), 12) <= truth * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("padding", [700, 705, 743, 745, 800, 10**6])
+@pytest.mark.parametrize("shares", [1, 30])
+def test_a_probability_below_the_smallest_double_is_never_called_nothing(padding: int, shares: int) -> None:
+    with mpmath.workdps(50):
+        q = mpmath.exp(-1)
+        one_noise = 2 * q ** (padding + 1) / (1 + q)
+        # A share's tail is at least P(A = c + 1, B = 0), and at most a whole noise's 2 q^(c+1).
+        r = mpmath.mpf(1) / shares
+        share = 2 * (1 - q) ** (2 * r) * mpmath.gamma(r + padding + 1) / mpmath.gamma(r)
+        share *= q ** (padding + 1) / mpmath.factorial(padding + 1)
+        assert geo_tail(Fraction(1), padding) >= one_noise
+        assert geo_any_clamped(Fraction(1), padding, 1000) >= 1 - (1 - one_noise) ** 1000
+        assert sgdl_tail(Fraction(1), shares, padding) >= share
+    assert 0 < sgdl_any_clamped(Fraction(1), shares, padding, 1000) <= 1e-290
+
+
+def test_clamping_is_never_free_however_wide_the_padding() -> None:
+    assert clamping_delta(geo_any_clamped(Fraction(1), 10**6, 10), 600.0) > 0
+    assert clamping_delta(sgdl_any_clamped(Fraction(2), 50, 10**6, 50), 0.0) > 0
+    # Pure per unit but for clamping: δ is then what clamping costs, and some report is always clamped somewhere.
+    spec = SGDLShuffle(max_value=10, noise_epsilon=Fraction(1), shares=40, padding=1000)
+    assert delta_bounds(spec, Setting(40, 40, Adjacency.METRIC), 1.0).certified > 0
 
 
 def test_a_billion_tiny_probabilities_add_up_without_loss() -> None:

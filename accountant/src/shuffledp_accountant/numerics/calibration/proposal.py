@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, special
 
 from shuffledp_accountant.numerics.primitives.noise import SgdlLaw
 from shuffledp_accountant.numerics.rounds.subsampling import Curve
@@ -45,6 +44,8 @@ def noise_of(spec: GeoShuffle | SGDLShuffle, honest: int) -> NoiseShares:
 
 def clamping(noise: NoiseShares, padding: int) -> float:
     """About the probability that some honest user's noise leaves [-padding, padding]."""
+    from scipy import special  # here: scipy is slow to import
+
     ratio = math.exp(-noise.rate)
     tail = 2 * special.betainc(padding + 1.0, noise.share, ratio) * (1 + ratio) ** -noise.share
     return float(min(1.0, noise.honest * tail))
@@ -114,6 +115,8 @@ class NoiseLaw:
 
 def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
     """The law on a window wide enough for this distance; None below one share, or where it takes too long."""
+    from scipy import fft  # here: scipy is slow to import
+
     ratio, shape = math.exp(-noise.rate), noise.share * noise.honest
     deviation = math.sqrt(2 * shape * ratio) / -math.expm1(-noise.rate)
     half = math.ceil(9 * deviation + 42 / noise.rate) + distance + 2

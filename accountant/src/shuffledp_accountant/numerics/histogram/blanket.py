@@ -24,6 +24,12 @@ from shuffledp_core.mechanisms import KRRHistogram
 LARGEST_EXACT = 400_000
 """Cells of the exact sum: about 10 ms per ε. Beyond, the grid."""
 
+MANY = 10_000
+"""Honest users from which K4 adds less than 1e-4 to ε: the grid is then as tight as the sum, and faster."""
+
+LARGEST_EXACT_OF_MANY = 100_000
+"""Cells of the exact sum then: few of them are fast and tighter from below."""
+
 MOST_NODES = 48
 """Chord nodes for the blanket's other symbols."""
 
@@ -106,7 +112,8 @@ class ExactCells:
         """Whether cells and tables stay small."""
         wide = 10 * math.sqrt(honest * law.q) + 20
         third = 10 * math.sqrt(honest * law.others * (1 - law.others)) + 20
-        return (2 * min(wide, honest)) ** 2 <= LARGEST_EXACT and wide * third <= LARGEST_EXACT
+        most = LARGEST_EXACT if honest < MANY else LARGEST_EXACT_OF_MANY
+        return (2 * min(wide, honest)) ** 2 <= most and wide * third <= most
 
     @cached_property
     def _others(self) -> _Tables:
@@ -159,14 +166,16 @@ class _Tables:
             return float(cells.weight @ np.maximum(x, 0.0))
         keep = x > 0.0
         row = self.row[keep]
-        t = x[keep] / slope - self.first[row]
         last = self.mean.shape[1] - 1
+        with np.errstate(over="ignore"):  # next to no slope: what lies beyond the table is all there is
+            t = x[keep] / slope - self.first[row]
         inside = np.clip(t, 0.0, float(last))
         left = np.minimum(inside.astype(np.int64), last - 1)
         flat, part = self.mean.ravel(), inside - left
         index = row * self.mean.shape[1] + left
-        value = flat[index] * (1.0 - part) + flat[index + 1] * part + np.maximum(t - last, 0.0)
-        return float(cells.weight[keep] @ value) * slope
+        value = slope * (flat[index] * (1.0 - part) + flat[index + 1] * part)
+        beyond = np.maximum(x[keep] - slope * (self.first[row] + last), 0.0)
+        return float(cells.weight[keep] @ (value + beyond))
 
 
 def _mean_excess(law: Window, columns: int) -> Floats:
@@ -228,7 +237,8 @@ class GridBlanket:
             return chords(self.third, size)
         beta = law.p * math.exp(matters) - law.q
         deviation = math.sqrt(self.honest * law.q) * beta
-        return chords(self.third, min(size, max(1, int(fineness * deviation / kappa), -(-size // MOST_NODES))))
+        widest = int(min(float(size), fineness * deviation / kappa))
+        return chords(self.third, min(size, max(1, widest, -(-size // MOST_NODES))))
 
 
 @lru_cache(maxsize=2)

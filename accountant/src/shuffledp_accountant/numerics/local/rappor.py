@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from shuffledp_accountant.numerics.bounds import (
     Bounds,
@@ -99,7 +98,7 @@ def _curve(spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], 
     """δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative margin."""
     low, high = spec.response
     ones = np.arange(spec.hashes + 1.0)
-    log_choose = -special.betaln(ones + 1, spec.hashes - ones + 1) - math.log(spec.hashes + 1)
+    log_choose = np.array([math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)])
     true_bits = np.exp(log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log1p(-high))
     fake_bits = np.exp(log_choose + ones * math.log(low) + (spec.hashes - ones) * math.log1p(-low))
     differences = np.correlate(true_bits, fake_bits, mode="full")

@@ -137,9 +137,10 @@ def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, r
     """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-NEGLIGIBLE)."""
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
+    start = law.cumulant(tilt)
     for move in (3.0 / deviation, 8.0 / deviation, np.full_like(tilt, 1.0), np.full_like(tilt, 5.0)):
         move = np.minimum(move, np.minimum(room, 30.0))  # noqa: PLW2901
-        growth = law.cumulant(tilt + sign * move) - law.cumulant(tilt) - sign * move * threshold
+        growth = law.cumulant(tilt + sign * move) - start - sign * move * threshold
         best = np.minimum(best, (NEGLIGIBLE + np.maximum(growth, 0.0)) / move)
     return best
 

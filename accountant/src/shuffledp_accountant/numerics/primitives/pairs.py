@@ -24,6 +24,9 @@ _NEWTON_STEPS = 60
 _QUICK_STEPS = 12
 """Steps that may be taken on ln HS."""
 
+_UNNOTICED = 1e-9
+"""Share of HS that doubt about a few points may add without a closer look at their mass."""
+
 _OVERSHOOTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 """Relative enlargements of a solved ε that are tried, in turn, until its δ is verified from above."""
 
@@ -63,26 +66,82 @@ class Divergence:
     second: LogValues
 
 
-def _last_at_least(pair: OrderedPair, epsilon: Floats) -> Floats:
-    """The last integer whose computed log ratio is at least ε, by a bracket around the guess and bisection."""
-    low = np.floor(pair.guess(epsilon))
-    high = low + 1.0
-    reach = 1.0
-    for _ in range(64):
-        too_high = pair.log_ratio(low).low < epsilon
-        too_low = pair.log_ratio(high).low >= epsilon
-        if not (too_high.any() or too_low.any()):
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """The last integer whose computed log ratio is at least ε, and the log ratios there and one above."""
+
+    last: Floats
+    inside: LogValues
+    outside: LogValues
+
+
+class _Bracket:
+    """Rows of low < high with their log ratios, narrowed until low is the last with a ratio of at least ε."""
+
+    def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
+        self.pair, self.epsilon = pair, epsilon
+        self.low = np.floor(pair.guess(epsilon))
+        self.high = self.low + 1.0
+        self.at_low, self.at_high = pair.log_ratio(self.low), pair.log_ratio(self.high)
+
+    def widen(self, reach: float) -> bool:
+        """Moves every row that lies to one side of its edge; whether there was any."""
+        too_high = self.at_low.low < self.epsilon
+        moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
+        down, up = moved[too_high[moved]], moved[~too_high[moved]]
+        self.high[down], self.low[up] = self.low[down], self.high[up]
+        _copy(self.at_low, self.at_high, down)
+        _copy(self.at_high, self.at_low, up)
+        self.low[down] -= reach
+        self.high[up] += reach
+        self._evaluate(self.at_low, self.low, down)
+        self._evaluate(self.at_high, self.high, up)
+        return bool(moved.size)
+
+    def halve(self) -> bool:
+        """Halves every row that is wider than 1; whether there was any."""
+        wide = np.flatnonzero(self.high - self.low > 1.0)
+        if not wide.size:
+            return False
+        middle = np.floor(0.5 * (self.low[wide] + self.high[wide]))
+        ratio = self.pair.rows(wide).log_ratio(middle)
+        holds = ratio.low >= self.epsilon[wide]
+        for ends, at, rows in ((self.low, self.at_low, holds), (self.high, self.at_high, ~holds)):
+            ends[wide[rows]] = middle[rows]
+            at.low[wide[rows]], at.high[wide[rows]] = ratio.low[rows], ratio.high[rows]
+        return True
+
+    def _evaluate(self, at: LogValues, ends: Floats, rows: NDArray[np.intp]) -> None:
+        if rows.size:
+            found = self.pair.rows(rows).log_ratio(ends[rows])
+            at.low[rows], at.high[rows] = found.low, found.high
+
+
+def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
+    target.low[rows], target.high[rows] = source.low[rows], source.high[rows]
+
+
+def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
+    """By a bracket around the guess, widened, then halved."""
+    bracket = _Bracket(pair, epsilon)
+    for doubling in range(64):
+        if not bracket.widen(2.0 ** (doubling + 1)):
             break
-        reach *= 2.0
-        low, high = (
-            np.where(too_high, low - reach, np.where(too_low, high, low)),
-            np.where(too_low, high + reach, np.where(too_high, low, high)),
-        )
-    while (high - low > 1.0).any():
-        middle = np.floor(0.5 * (low + high))
-        holds = pair.log_ratio(middle).low >= epsilon
-        low, high = np.where(holds, middle, low), np.where(holds, high, middle)
-    return low
+    while bracket.halve():
+        pass
+    return _Edge(bracket.low, bracket.at_low, bracket.at_high)
+
+
+def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]) -> Floats:
+    """P(Y <= t + R) where the ratio at t + R is certainly smaller than e^E, else 1; only for rows that matter."""
+    mass = np.ones_like(best)
+    rows = np.flatnonzero(matters)
+    if rows.size:
+        part = pair.rows(rows)
+        beyond = best[rows] + 1.0 + np.ceil(part.spread() / 64.0)
+        clear = part.log_ratio(beyond).high < epsilon[rows]
+        mass[rows] = np.where(clear, np.exp(np.minimum(part.cdf(beyond)[0].high, 0.0)), 1.0)
+    return mass
 
 
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
@@ -93,17 +152,15 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     of them lie below t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is
     charged. Source: docs/accounting.md, Proposition S4.
     """
-    best = _last_at_least(pair, epsilon)
-    first, second = pair.cdf(best)
-    lack = np.clip(epsilon - pair.log_ratio(best).low, 0.0, 50.0)
-    excess = np.clip(pair.log_ratio(best + 1.0).high - epsilon, 0.0, 1.0)
+    edge = _last_at_least(pair, epsilon)
+    first, second = pair.cdf(edge.last)
+    lack = np.clip(epsilon - edge.inside.low, 0.0, 50.0)
+    excess = np.clip(edge.outside.high - epsilon, 0.0, 1.0)
     error = np.expm1(lack) + excess
-    beyond = best + 1.0 + np.ceil(pair.spread() / 64.0)
-    clear = pair.log_ratio(beyond).high < epsilon
-    mass = np.where(clear, np.exp(np.minimum(pair.cdf(beyond)[0].high, 0.0)), 1.0)
     with np.errstate(over="ignore"):
-        upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0)) + error * mass + TINY
+        upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0))
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
+    upper += error * _mass_in_doubt(pair, epsilon, edge.last, error > _UNNOTICED * upper) + TINY
     upper = upper * (1.0 + 1e-14)
     return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
 

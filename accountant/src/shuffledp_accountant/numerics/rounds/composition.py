@@ -10,9 +10,8 @@ and the worst d in 1..d_max counts.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
@@ -28,6 +27,7 @@ from shuffledp_accountant.numerics.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
+from shuffledp_accountant.numerics.rounds.cover import worst_over_distances
 from shuffledp_accountant.numerics.rounds.loss_distribution import (
     SMALLEST_DELTA,
     STEPS,
@@ -35,16 +35,14 @@ from shuffledp_accountant.numerics.rounds.loss_distribution import (
     Repeated,
     compose_curves,
 )
+from shuffledp_accountant.numerics.rounds.shifts import Shifts, shifts_of
 from shuffledp_accountant.numerics.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 
-COVER_TOLERANCE = 0.01
-"""Relative slack at which the search over distances stops refining its cover."""
-
-METRIC_STEPS = 200
-"""Grid steps per interval of distances: about 3 parts in 10,000 of ε, below `COVER_TOLERANCE`."""
+METRIC_STEPS = 100
+"""Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`."""
 
 MOST_SHARES = 64
 """Rounds beyond which splitting δ equally is never worth its evaluations."""
@@ -129,31 +127,13 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     return kinds.pop()
 
 
-def _worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
-    """An upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
-
-    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
-    one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.
-    """
-    heap: list[tuple[float, int, int]] = []
-    low = 1
-    while low <= d_max:
-        high = min(2 * low - 1, d_max)
-        heapq.heappush(heap, (-ceiling(low, high), low, high))
-        low = high + 1
-    while True:
-        worst, low, high = heap[0]
-        if high <= low * (1 + COVER_TOLERANCE):
-            return -worst
-        middle = (low + high) // 2
-        heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))
-        heapq.heappush(heap, (-ceiling(middle + 1, high), middle + 1, high))
-
-
 def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int) -> float:
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
         return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+    shifts = _shifts(rounds, d_max)
+    if shifts is not None:
+        return shifts.epsilon(delta, steps)
     # The cover is looser than the grid: a coarser one is good enough for each of its many intervals.
     coarse = min(steps, METRIC_STEPS)
     totals: dict[tuple[int, int], float] = {}
@@ -164,7 +144,13 @@ def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float
             totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
         return totals[key] / low
 
-    return _worst_over_distances(ceiling, d_max)
+    return worst_over_distances(ceiling, d_max)
+
+
+def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
+    if any(r.rate != 1 for r in rounds):
+        return None
+    return shifts_of([(r.spec, r.setting, r.times) for r in rounds], d_max)
 
 
 def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
@@ -287,11 +273,14 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
     if _is_single(rounds):
         return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
     d_max = largest_distance(rounds)
+    shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
 
     def resolved_at(scale: float) -> float:
+        if shifts is not None:
+            return shifts.delta(epsilon, scale, STEPS)
         if adjacency is Adjacency.STANDARD:
             return _composed(rounds, 1, d_max, scale).delta(epsilon)
-        return _worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
+        return worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
 
     coarse = resolved_at(1e-6)
     if coarse >= 1e-7:

@@ -44,7 +44,7 @@ SHORTEST_REACH = 1e-9
 
 UNIT_ROUNDOFF = 2.0**-53
 
-_PROBES = np.geomspace(1e-7, 80.0, 45)
+_PROBES = np.geomspace(1e-7, 80.0, 18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _reach(curve: Curve, tail: float) -> float:
         deltas = curve(probes)
         enough = max(tail, 1.01 * float(np.min(deltas)))
         first = int(np.argmax(deltas <= enough))
-        probes = np.linspace(probes[first - 1] if first else 0.0, probes[first], 12)
+        probes = np.linspace(probes[first - 1] if first else 0.0, probes[first], 8)
     return max(float(probes[int(np.argmax(curve(probes) <= enough))]), SHORTEST_REACH)
 
 

@@ -22,6 +22,10 @@ from shuffledp_core.mechanisms import MAX_DOMAIN
 _OUTWARD = 1.0 + 1e-12
 """Covers the few roundings of a closed form."""
 
+_UNDERFLOW = 1e-320
+"""Added to every probability of a tail: below 1e-308 roundings are absolute, at most 5e-324 each, and the last
+one would be to 0, which claims that nobody is ever clamped."""
+
 
 def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
     """P(|N| > c) = 2 φ^(c+1)/(1+φ) for discrete Laplace noise, φ = exp(-epsilon_geo); rounded up. In [0, 1].
@@ -52,13 +56,14 @@ def sgdl_tail(noise_epsilon: Fraction, shares: int, padding: int) -> float:
     loose = min(1.0, 2.0 * _power(noise_epsilon, padding + 1))
     if table is None:
         return loose
-    return min(loose, 2.0 * math.exp(float(table.at_least(np.array([padding + 1.0])).high[0])) * _OUTWARD)
+    exact = 2.0 * math.exp(float(table.at_least(np.array([padding + 1.0])).high[0])) * _OUTWARD
+    return min(loose, exact + _UNDERFLOW)
 
 
 def _power(epsilon: Fraction, exponent: int) -> float:
-    """φ^exponent, rounded up."""
+    """φ^exponent, rounded up, never 0."""
     size = float(epsilon) * exponent
-    return math.exp(-size) * (_OUTWARD + size * 1e-15)
+    return math.exp(-size) * (_OUTWARD + size * 1e-15) + _UNDERFLOW
 
 
 def _any(tail: float, honest: int) -> float:

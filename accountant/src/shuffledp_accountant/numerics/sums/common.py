@@ -78,11 +78,15 @@ class NoisySum:
         its smallest value is searched where the clamping term matters.
         """
         own = np.array([self.local(int(d)) for d in distance])
+        return np.where(epsilon >= own, 0.0, self._shuffled(distance, epsilon))
+
+    def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
+        """`curve` without what one report has by itself."""
         if self.clamped >= 0.5:
-            return np.where(epsilon >= own, 0.0, 1.0)
+            return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
-            grown = np.flatnonzero((self.clamped * np.exp(epsilon) > 1e-3 * total) & (epsilon < own))
+            grown = np.flatnonzero(self.clamped * np.exp(epsilon) > 1e-3 * total)
         if grown.size:
             total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
         if math.isfinite(self.pure):
@@ -90,13 +94,32 @@ class NoisySum:
             with np.errstate(over="ignore"):
                 cost = self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12) if self.clamped > 0 else 0.0 * alone
             total = np.where(epsilon >= alone, np.minimum(total, cost), total)
-        return np.where(epsilon >= own, 0.0, np.clip(total, 0.0, 1.0))
+        return np.clip(total, 0.0, 1.0)
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether the noise is at least one whole noise, so that its law is log-concave (Proposition S2)."""
+        return math.isfinite(self.pure)
+
+    def unclamped(self, epsilons: Floats) -> Floats:
+        """HS at d_max of the noise without clamping, at total ε >= 0, never below the truth (Proposition S1)."""
+        return self._thinned(epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0])
+
+    def _largest(self, epsilons: Floats) -> Integers:
+        return np.full(epsilons.shape, self.d_max, dtype=np.int64)
+
+    def least_delta(self) -> float:
+        """The smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
+        if self.clamped >= 0.5:
+            return 1.0
+        found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
+        return min(1.0, found, clamping_delta(self.clamped, self.pure * self.d_max))
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
         """The smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
         low = np.zeros_like(epsilon)
         high = np.minimum(epsilon, -math.log(self.clamped))
-        best = np.full_like(epsilon, np.inf)
+        best = np.full(epsilon.shape, np.inf)
         for _ in range(14):
             first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
             left, right = self._bound(distance, first), self._bound(distance, second)
@@ -117,6 +140,10 @@ class NoisySum:
             return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
         if epsilon >= self.local(1):
             return 0.0
+        total = math.nextafter(epsilon * self.d_max, 0.0)
+        if self.log_concave and total < self.local(self.d_max):
+            # The largest distance is the worst (Proposition S5).
+            return float(self._shuffled(np.array([self.d_max]), np.array([total]))[0])
 
         def bound(boxes: Boxes) -> Floats:
             return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
@@ -124,7 +151,7 @@ class NoisySum:
         probe = np.array(probes(self.d_max))
         start = float(self.curve(probe, epsilon * probe).max())
         boxes = distance_boxes(1, self.d_max)
-        found = certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound)
+        found = min(1.0, certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound))
         return min(found, clamping_delta(self.clamped, self.pure * self.d_max)) if epsilon >= self.pure else found
 
     def _least(self, distance: Integers, delta: float) -> Floats:
@@ -140,6 +167,11 @@ class NoisySum:
             return float(self._least(np.array([self.d_max]), delta)[0])
         if delta == 0.0:
             return self.local(1)
+        if self.log_concave:
+            total = float(self.noise.least(np.array([self.d_max]), delta, self.clamped)[0][0])
+            if total < self.local(self.d_max):
+                # The largest distance is the worst (Proposition S5).
+                return min(total / self.d_max * (1 + 2.0**-51), self.local(1), self._pure(delta))
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             if target >= self.local(1):
@@ -167,12 +199,14 @@ class NoisySum:
         computed on `NODES` points and joined by chords in e^E, which a convex curve never exceeds.
         """
         size = np.abs(epsilons)
-        nodes = np.unique(size)
+        upper = self._thinned(size, lambda nodes: self.curve(np.full(len(nodes), distance), nodes))
+        return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+
+    def _thinned(self, epsilons: Floats, curve: Callable[[Floats], Floats]) -> Floats:
+        nodes = np.unique(epsilons)
         if len(nodes) > NODES:
             nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
-        values = self.curve(np.full(len(nodes), distance), nodes)
-        upper = chord(nodes, values, size)
-        return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+        return chord(nodes, curve(nodes), epsilons)
 
 
 def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:

@@ -134,11 +134,11 @@ def published_epsilon(epsilon_geo: Fraction, users: int, delta: float) -> float 
     """ε of Theorem 4.1 of paper 002 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
 
     ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where the
-    formula has no value: t >= ε_geo, that is n <= 4.
+    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision.
     """
-    if users <= 4:
-        return None
     rate = float(epsilon_geo)
+    if users <= 4 or rate > 700.0:
+        return None
     tilt = 2 * rate / math.sqrt(users)
     moment = -users * math.log1p(-4 * math.exp(-rate) * math.sinh(tilt / 2) ** 2 / math.expm1(-rate) ** 2)
     quantile = (moment - math.log(delta / 4)) / tilt

@@ -105,7 +105,7 @@ class BitShuffle:
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             return bound(boxes) <= target
 
-        return certified_maximum(cover, max(low, 1e-300), 8 * SLACK, holds, bound, others), low
+        return min(1.0, certified_maximum(cover, max(low, 1e-300), 8 * SLACK, holds, bound, others)), low
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
@@ -224,9 +224,10 @@ def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
     others = item.bits - distance
     steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
     edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)
-    first, last = edges[:-1], edges[1:] - 1
     best = np.zeros_like(nodes)
-    for a, b in zip(first, last, strict=True):
-        pair = item.pair(np.full(len(nodes), a), np.full(len(nodes), b), distance)
-        best = np.maximum(best, hockey_stick(pair, nodes).upper)
-    return np.where(nodes >= item.per_unit * distance, 0.0, best)
+    inside = nodes[nodes < item.per_unit * distance]
+    first, last = (np.repeat(ends, len(inside)) for ends in (edges[:-1], edges[1:] - 1))
+    if len(inside):
+        upper = hockey_stick(item.pair(first, last, distance), np.tile(inside, len(edges) - 1)).upper
+        best[nodes < item.per_unit * distance] = upper.reshape(len(edges) - 1, -1).max(axis=0)
+    return best

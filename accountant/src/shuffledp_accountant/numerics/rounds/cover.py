@@ -1,0 +1,30 @@
+"""The worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7). Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+COVER_TOLERANCE = 0.01
+"""Relative slack at which the search over distances stops refining its cover."""
+
+
+def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
+    """An upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
+
+    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
+    one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.
+    """
+    heap: list[tuple[float, int, int]] = []
+    low = 1
+    while low <= d_max:
+        high = min(2 * low - 1, d_max)
+        heapq.heappush(heap, (-ceiling(low, high), low, high))
+        low = high + 1
+    while True:
+        worst, low, high = heap[0]
+        if high <= low * (1 + COVER_TOLERANCE):
+            return -worst
+        middle = (low + high) // 2
+        heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))
+        heapq.heappush(heap, (-ceiling(middle + 1, high), middle + 1, high))
