@@ -147,3 +147,41 @@ def sgdl_shuffle(
 
     typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     respond.respond(questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed), View(output, plot))
+
+
+@certify_app.command("one-bit-mean")
+def one_bit_mean(
+    *,
+    users: Users,
+    max_value: MaxValue,
+    epsilon0: Epsilon0,
+    delta: Delta = 0.0,
+    adjacency: Neighbours = Adjacency.STANDARD,
+    max_distance: MaxDistance = None,
+    rounds: Rounds = 1,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """One bit per user for a mean, in the local model (max-value 1: binary randomised response)."""
+    from shuffledp_sim.accounting import questions, respond
+
+    typed = Circumstances(users, delta, adjacency, max_distance, rounds=rounds)
+    respond.respond(questions.question(questions.one_bit_mean(epsilon0, max_value), typed), View(output, None))
+
+
+@certify_app.command("laplace-mean")
+def laplace_mean(
+    *,
+    users: Users,
+    max_value: MaxValue,
+    epsilon0: Epsilon0,
+    delta: Delta = 0.0,
+    adjacency: Neighbours = Adjacency.STANDARD,
+    max_distance: MaxDistance = None,
+    rounds: Rounds = 1,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """Laplace noise per user for a mean, in the local model."""
+    from shuffledp_sim.accounting import questions, respond
+
+    typed = Circumstances(users, delta, adjacency, max_distance, rounds=rounds)
+    respond.respond(questions.question(questions.laplace_mean(epsilon0, max_value), typed), View(output, None))

@@ -12,6 +12,7 @@ from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses 
 from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_accountant.numerics.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_accountant.numerics.local.clones import LocalRandomiser
+from shuffledp_accountant.numerics.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_accountant.numerics.rounds.composition import LARGEST_TIMES
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
@@ -19,7 +20,11 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.options import Circumstances
 from shuffledp_sim.accounting.padding import geo_padding, padding_note, sgdl_padding
 
-LOCAL_KINDS: Final[dict[type, str]] = {LocalRandomiser: "local"}
+LOCAL_KINDS: Final[dict[type, str]] = {
+    LocalRandomiser: "local",
+    OneBitMean: "one-bit-mean",
+    LaplaceMean: "laplace-mean",
+}
 """Names of the specs that have none of their own."""
 
 MOST_NODES: Final = 16
@@ -170,6 +175,18 @@ def local(epsilon0: float) -> LocalRandomiser:
     """Any randomiser with that local parameter."""
     check_finite("epsilon0", epsilon0)
     return LocalRandomiser(epsilon0)
+
+
+def one_bit_mean(epsilon0: float, max_value: int) -> OneBitMean:
+    """The spec, checked."""
+    check_finite("epsilon0", epsilon0)
+    return OneBitMean(epsilon0, max_value)
+
+
+def laplace_mean(epsilon0: float, max_value: int) -> LaplaceMean:
+    """The spec, checked."""
+    check_finite("epsilon0", epsilon0)
+    return LaplaceMean(epsilon0, max_value)
 
 
 def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
