@@ -60,7 +60,13 @@ def test_a_plan_certificate_states_the_setting_and_the_assumptions_in_words() ->
     assert (document.issued_at, document.expires_at, document.ledger) == (1_000, 1_500, ACCOUNT.position)
     assert document.holds
     words = " / ".join(document.assumptions)
-    for said in ("at least 180 of the users", "one of the 2 nodes", "round key stays secret", "analyst", "randomiser"):
+    for said in (
+        "at least 180 of the mixed reports",
+        "one of the 2 nodes",
+        "round key stays secret",
+        "analyst",
+        "randomiser",
+    ):
         assert said in words
     assert any(line.startswith("ledger:") for line in document.basis)
     assert document.epsilon.attained is not None
@@ -178,6 +184,8 @@ def test_a_certificate_that_contradicts_itself_is_caught() -> None:
         recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, certified=None)))
     with pytest.raises(DocumentError, match="contradict each other"):
         recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, attained=5.0)))
+    with pytest.raises(DocumentError, match="covers changes of up to 1 only"):
+        recheck(changed(honest, max_distance=1))
 
 
 @settings(max_examples=60, deadline=None)

@@ -255,6 +255,7 @@ def test_people_get_a_table_with_both_sides_of_the_truth(shell: Shell) -> None:
         (f"{KRR} --corrupt-nodes 4", "from 1 to 3, the number of nodes, not 4"),
         (f"{KRR} --corrupt-nodes 0", "not 0"),
         (f"{KRR} --corrupt-nodes one", "'one'"),
+        (f"{KRR} --corrupt-nodes 1,1", "node 1 more than once"),
         (f"{KRR} --plot curve.gif", "'curve.gif'"),
         (f"{KRR} --plot nowhere/curve.png", "nowhere"),
         (f"{KRR} --adjacency far", "far"),

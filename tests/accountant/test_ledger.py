@@ -86,6 +86,13 @@ def test_a_reservation_is_charged_and_its_certificate_says_where_it_stands(ledge
     assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (State.RESERVED, cost(), 0.5, 1000)
 
 
+def test_a_charge_without_a_largest_distance_is_refused_and_not_tried_for_ever(ledger: Ledger) -> None:
+    sign, _ = signer()
+    with pytest.raises(ValueError, match="largest distance"):
+        ledger.reserve(ask("a1", Cost(MECHANISM, Setting(200, 200, Adjacency.STANDARD), 1e-7)), sign)
+    assert ledger.find("a1") is None
+
+
 def test_spent_is_composed_and_never_more_than_the_sum(ledger: Ledger) -> None:
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)

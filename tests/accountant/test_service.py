@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from shuffledp_accountant.certificates import recheck
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
-from shuffledp_accountant.service import create_service, open_accountant
+from shuffledp_accountant.ledger.charges import Budget
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.metrics import AccountantMetrics
+from shuffledp_accountant.service import Accountant, AccountantServicer, create_service, open_accountant
+from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json, verify
 from shuffledp_core.errors import (
@@ -35,12 +40,12 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import Context, translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import accountant_pb2 as pb
 from shuffledp_proto.v1 import accountant_pb2_grpc
 from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
-from shuffledp_sim.processes import free_ports
+from shuffledp_sim.ports import Ports
 
 NODES = ("node-1", "node-2", "node-3")
 PLAN = RoundPlan(
@@ -144,19 +149,20 @@ def make_config(deployment: Deployment, folder: Path) -> AccountantConfig:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    ports = free_ports(len(NODES) + 2)
+    ports = Ports(len(NODES) + 2)
     names = [*NODES, ANALYST, ACCOUNTANT]
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)}
     deployment = create_deployment(tmp_path / "keys", addresses)
     config = make_config(deployment, tmp_path)
     accountant, ledger = open_accountant(config, deployment.roster)
-    service = create_service(config, deployment.roster, accountant)
+    service = create_service(config, deployment.roster, accountant, AccountantMetrics(config))
     await service.start()
     there = World(deployment, config)
     yield there
     await there.close()
     await service.stop()
     ledger.close()
+    ports.close()
 
 
 async def test_a_plan_gets_a_signed_certificate_that_stands_up_to_a_recheck(world: World) -> None:
@@ -335,6 +341,36 @@ async def test_discards_that_are_forged_foreign_or_borrowed_do_not_count(world: 
         with pytest.raises(error):
             await caller.release(round_id, [bad, *good[1:]])
     assert (await caller.budget()).entries[0].state == "reserved"
+
+
+async def test_a_release_finds_what_a_certification_still_charges_that_its_caller_gave_up(world: World) -> None:
+    computing, go_on = threading.Event(), threading.Event()
+
+    def clock() -> int:
+        computing.set()
+        assert go_on.wait(60)
+        return system_clock()
+
+    budgets = {"demo": Budget(2.0, 1e-6)}
+    ledger = Ledger.open(world.config.ledger_url, budgets, system_clock)
+    identity = world.deployment.identity_of(ACCOUNTANT)
+    accountant = Accountant(identity, world.deployment.roster, ledger, 1000, clock)
+    servicer = AccountantServicer(accountant, AccountantMetrics(world.config))
+    round_id, context = new_round(), cast("Context", None)
+    certifying = asyncio.ensure_future(
+        servicer.Certify(pb.CertifyRequest(round_id=round_id, plan=to_json(PLAN)), context)
+    )
+    await asyncio.to_thread(computing.wait)
+    certifying.cancel()
+    discards = world.discards(round_id)
+    releasing = asyncio.ensure_future(
+        servicer.Release(pb.ReleaseRequest(round_id=round_id, discards=discards), context)
+    )
+    await asyncio.wait({releasing}, timeout=0.5)  # long enough to miss the charge, if it does not wait for it
+    go_on.set()
+    await releasing
+    assert (await world.caller().budget()).entries[0].state == "released"
+    ledger.close()
 
 
 async def test_a_settled_round_cannot_be_released(world: World) -> None:

@@ -13,15 +13,15 @@ from shuffledp_accountant.config import LEDGER_URL, AccountantConfig
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError
 from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment
-from shuffledp_sim.processes import free_ports
+from shuffledp_sim.ports import Ports
 
 BUDGET = "[populations.demo]\nepsilon = 3.0\ndelta = 1e-6\n"
 
 
 def write_config(folder: Path, extra: str = "", budget: str = BUDGET) -> Path:
-    ports = free_ports(4)
     names = ["node-1", "node-2", ANALYST, ACCOUNTANT]
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+    with Ports(len(names)) as ports:
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)}
     deployment = create_deployment(folder / "keys", addresses)
     path = folder / "accountant.toml"
     path.write_text(

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import random
 import secrets
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,7 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc, node_pb2
 from shuffledp_sim.pki import create_deployment
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+from shuffledp_sim.ports import Ports
 
 
 def plan(**changes: Any) -> RoundPlan:
@@ -61,7 +53,8 @@ class World:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
         names = (*ROUTE, "analyst", "accountant")
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
+        self._ports = Ports(len(names))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
         self.deployment = create_deployment(folder / "keys", addresses)
         self.roster = self.deployment.roster
         self.happened = Happened()
@@ -116,6 +109,7 @@ class World:
         for node in self.nodes.values():
             await node.shut()
         await self.accountant.die()
+        self._ports.close()
 
     # ------------------------------------------------------------------ what users and nodes do
 

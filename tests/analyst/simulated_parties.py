@@ -34,6 +34,7 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.errors import (
     BudgetExceeded,
+    LedgerError,
     PolicyRefusal,
     RoundStateError,
     ShuffleDPError,
@@ -107,7 +108,7 @@ class Served:
 @dataclass
 class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
     """Certifies any plan, and keeps a ledger that a test can read. Faults: "refuses", "wrong-key", "other-plan",
-    "not-holding", "no-settlement", "other-settlement", "dies-at-settlement"."""
+    "not-holding", "no-settlement", "other-settlement", "dies-at-settlement", "no-ledger"."""
 
     service: str = "shuffledp_proto.v1.Accountant"
     plans: dict[str, RoundPlan] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             mechanism=self.mechanism(asked),
             users=users,
             honest=users - asked.colluding,
-            nodes=len(asked.route),
+            route=asked.route,
             adjacency=asked.adjacency,
             max_distance=asked.size,
             delta=asked.delta,
@@ -179,6 +180,9 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         return accountant_pb2.SettleResponse(certificate=self.certificate(request.round_id, "final", users))
 
     async def Release(self, request: accountant_pb2.ReleaseRequest, context: Context) -> accountant_pb2.ReleaseResponse:
+        if "no-ledger" in self.faults:
+            self.faults.clear()
+            raise LedgerError("the database is away for a moment")
         if request.round_id not in self.plans:
             raise UnknownRoundError("never certified here")
         missing = set(self.plans[request.round_id].route)
@@ -278,6 +282,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
             suite=request.suite,
             public_key=public.hex(),
             certificate_digest=document_digest(signed),
+            corrupt="corrupt" in self.faults,
         )
         signer = "accountant" if "wrong-key" in self.faults else self.name
         answer = self.deployment.identity_of(signer).sign(key)

@@ -20,7 +20,7 @@ PARTY = Party(
 PLAN = Certificate(
     deployment="d", round_id="00" * 16, stage="plan", population="p",
     mechanism=SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 20), shares=90, padding=300),
-    users=95, honest=90, nodes=3, adjacency=Adjacency.STANDARD, max_distance=20, delta=1e-6,
+    users=95, honest=90, route=("a", "b", "c"), adjacency=Adjacency.STANDARD, max_distance=20, delta=1e-6,
     epsilon=EpsilonBounds(certified=1.0, attained=0.9), corrupted=CorruptedGuarantee(epsilon=9.0, delta=0.0),
     standard_error=30.0, assumptions=(), basis=(), holds=True,
     ledger=LedgerPosition(entry=1, spent=1.0, delta=1e-6, limit=2.0), issued_at=0, expires_at=1,
@@ -33,7 +33,9 @@ def test_up_to_all_but_the_colluding_users_may_count_as_honest(honest: int) -> N
     assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100) == final
 
 
-@pytest.mark.parametrize("wrong", [{"honest": 96}, {"users": 101}, {"stage": "plan"}, {"delta": 1e-5}])
+@pytest.mark.parametrize(
+    "wrong", [{"honest": 96}, {"users": 101}, {"stage": "plan"}, {"delta": 1e-5}, {"route": ("a", "b", "d")}]
+)
 def test_a_certificate_for_more_or_for_something_else_is_refused(wrong: dict[str, object]) -> None:
     final = structs.replace(PLAN, **({"stage": "final", "users": 100, "honest": 95} | wrong))
     with pytest.raises(ForeignDocumentError):

@@ -13,7 +13,7 @@ from typing import TypeVar
 import aiomqtt
 import msgspec
 import pytest
-from analyst_world import World, free_ports
+from analyst_world import World
 
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.cli import main
@@ -26,6 +26,7 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.announce import listening, manifest_topic, result_topic
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2
+from shuffledp_sim.ports import Ports
 
 T = TypeVar("T")
 
@@ -146,8 +147,9 @@ def test_keys_of_another_party_are_refused_at_the_start(tmp_path: Path) -> None:
         assemble(wrong)
 
 
-async def test_announcement_and_result_are_retained_on_the_broker(tmp_path: Path) -> None:
-    port = free_ports(1)[0]
+async def test_the_announcement_of_an_open_round_and_every_result_are_retained_on_the_broker(tmp_path: Path) -> None:
+    ports = Ports(1)
+    (port,) = ports.numbers
     broker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shuffledp_sim.broker", str(port), stderr=asyncio.subprocess.DEVNULL
     )
@@ -155,17 +157,23 @@ async def test_announcement_and_result_are_retained_on_the_broker(tmp_path: Path
     world = World(tmp_path, broker=config)
     await world.start()
     try:
-        result = await world.whole_round()
-        announced = await retained(
-            config, manifest_topic("demo", result.round_id), lambda data: from_json(data, Announcement)
-        )
+        round_id = await world.open()
+        topic = manifest_topic("demo", round_id)
+        announced = await retained(config, topic, lambda data: from_json(data, Announcement))
         manifest = verify_from(world.roster.the("analyst"), announced.manifest, Manifest)
-        assert manifest.round_id == result.round_id
-        assert await retained(config, result_topic("demo", result.round_id), world.read) == result
+        assert manifest.round_id == round_id
+        async with listening(config, topic) as payloads:
+            world.reports(round_id, 5)
+            await world.end_submissions(round_id)
+            result = await world.ended(round_id)
+            while await anext(payloads):  # an empty one withdraws what the broker retains
+                pass
+        assert await retained(config, result_topic("demo", round_id), world.read) == result
     finally:
         await world.close()
         broker.kill()
         await broker.wait()
+        ports.close()
 
 
 async def retained(broker: BrokerConfig, topic: str, read: Callable[[bytes], T]) -> T:

@@ -126,6 +126,16 @@ async def assert_failed(world: World, round_id: str, error: type[errors.ShuffleD
     assert (await world.whole_round()).outcome == "published"
 
 
+@pytest.mark.parametrize("who", ROUTE)
+async def test_a_node_that_says_it_is_corrupt_is_let_in_only_by_a_plan_that_allows_it(world: World, who: str) -> None:
+    world.nodes[who].faults.add("corrupt")
+    with pytest.raises(errors.PolicyRefusal, match=f"{who}: corrupt by the node's own word"):
+        async with translated("analyst"):
+            await world.open()
+    await world.happened.until(lambda: list(world.accountant.ledger.values()) == ["released"])
+    assert (await world.whole_round(allow_corrupt=True)).outcome == "published"
+
+
 async def test_too_few_reports_fail_the_round_and_release_the_budget(world: World) -> None:
     round_id = await world.open()
     world.reports(round_id, 2)
@@ -303,6 +313,13 @@ async def test_an_aborted_round_is_released(world: World) -> None:
     await assert_failed(world, round_id, errors.RoundFailed, "released")
     with pytest.raises(errors.RoundStateError):
         await world.abort(round_id)
+
+
+async def test_a_release_that_the_ledger_could_not_store_is_asked_for_again(world: World) -> None:
+    world.accountant.faults.add("no-ledger")
+    round_id = await world.open()
+    await world.abort(round_id)
+    await world.happened.until(lambda: world.accountant.ledger[round_id] == "released")
 
 
 async def test_a_discard_that_another_party_signed_releases_nothing(world: World) -> None:

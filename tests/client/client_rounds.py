@@ -35,20 +35,23 @@ from shuffledp_core.onion.layers import open_envelope, peel
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.pki import Deployment, create_deployment, issue_credentials
-from shuffledp_sim.processes import free_ports
+from shuffledp_sim.ports import Ports
 
 NOW: Final = 1_800_000_000_000
 ROUND_ID: Final = "0123456789abcdef" * 2
 POPULATION: Final = "demo"
 ROUTE: Final = ("node-1", "node-2", "node-3")
 SUM: Final = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=100, padding=3)
+_HELD: Final[list[Ports]] = []
 LENIENT: Final = Policy(epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0)
 
 
 def make_deployment(folder: Path) -> Deployment:
-    """Keys of three nodes and a spare one, analyst and accountant, on ports that are free now."""
+    """Keys of three nodes and a spare one, analyst and accountant, on ports that are held until the tests end."""
     names = [*ROUTE, "node-4", "analyst", "accountant"]
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
+    ports = Ports(len(names))
+    _HELD.append(ports)
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)}
     return create_deployment(folder, addresses, population=POPULATION)
 
 
@@ -67,7 +70,7 @@ def make_certificate(deployment: Deployment, mechanism: Mechanism, /, **changes:
         mechanism=mechanism,
         users=100,
         honest=90,
-        nodes=len(ROUTE),
+        route=ROUTE,
         adjacency=Adjacency.STANDARD,
         max_distance=mechanism.domain - 1,
         delta=1e-6,
@@ -111,7 +114,8 @@ class Draft:
 
     def signed_certificate(self) -> Signed:
         """The plan's certificate."""
-        return self.signed_by("accountant", make_certificate(self.deployment, self.mechanism, **self.certificate))
+        fields = {"route": self.route} | self.certificate
+        return self.signed_by("accountant", make_certificate(self.deployment, self.mechanism, **fields))
 
     def _key(self, position: int, node: str, certified: str) -> Signed:
         key = RoundKey(

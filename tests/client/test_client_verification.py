@@ -109,7 +109,9 @@ def test_another_party_cannot_sign_instead(deployment: Deployment, name: str) ->
         ("certificate", {"stage": "final"}, ForeignDocumentError),
         ("certificate", {"holds": False}, MalformedDocumentError),
         ("certificate", {"expires_at": NOW}, ExpiredDocumentError),
-        ("certificate", {"nodes": 2}, MalformedDocumentError),
+        ("certificate", {"route": ("node-1", "node-2")}, RoundKeyError),
+        ("certificate", {"route": ("node-1", "node-2", "node-4")}, RoundKeyError),
+        ("certificate", {"route": ("node-2", "node-1", "node-3")}, RoundKeyError),
         ("certificate", {"mechanism": msgspec.structs.replace(SUM, padding=4)}, MalformedDocumentError),
     ],
 )
@@ -178,7 +180,7 @@ def test_a_node_twice_or_a_party_that_is_no_node_is_refused(deployment: Deployme
 
 def test_the_route_must_have_nodes(deployment: Deployment) -> None:
     with pytest.raises(MalformedDocumentError):
-        verified(Draft(deployment, manifest={"route": ()}, countersigners=()))
+        verified(Draft(deployment, certificate={"route": ()}, manifest={"route": ()}, countersigners=()))
 
 
 @pytest.mark.parametrize(
@@ -245,6 +247,15 @@ def test_a_user_may_ask_for_protection_of_smaller_changes_only(deployment: Deplo
         verified(near, msgspec.structs.replace(LENIENT, epsilon=100.0, epsilon_corrupted=100.0))
 
 
+def test_a_standard_guarantee_that_covers_only_small_changes_is_not_taken_for_one_of_every_change(
+    deployment: Deployment,
+) -> None:
+    small = Draft(deployment, certificate={"max_distance": 1})
+    with pytest.raises(ClientPolicyRefusal, match="up to 1 units, your policy wants 4"):
+        verified(small)
+    assert verified(small, msgspec.structs.replace(LENIENT, distance=1))
+
+
 def test_no_guarantee_counts_as_infinite(deployment: Deployment) -> None:
     none = Draft(deployment, certificate={"epsilon": EpsilonBounds(certified=None, attained=None)})
     with pytest.raises(ClientPolicyRefusal, match="ε is inf"):
@@ -259,6 +270,15 @@ def test_numbers_that_are_no_guarantee_are_refused(deployment: Deployment) -> No
     for epsilon in (-1.0, -1e-300):
         with pytest.raises(ClientPolicyRefusal):
             verified(Draft(deployment, certificate={"epsilon": EpsilonBounds(certified=epsilon, attained=None)}))
+
+
+def test_a_corrupt_node_is_refused_by_name_unless_the_policy_allows_it(deployment: Deployment) -> None:
+    draft = Draft(deployment, round_keys={1: {"corrupt": True}, 3: {"corrupt": True}})
+    with pytest.raises(ClientPolicyRefusal, match="node-1, node-3: corrupt"):
+        verified(draft)
+    lenient = msgspec.structs.replace(LENIENT, allow_corrupt=True)
+    assert verified(draft, lenient).corrupt == ("node-1", "node-3")
+    assert verified(Draft(deployment), lenient).corrupt == ()
 
 
 @pytest.mark.parametrize(

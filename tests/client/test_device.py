@@ -39,7 +39,8 @@ from shuffledp_core.errors import (
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_sim.pki import Deployment, write_client
-from shuffledp_sim.processes import LocalProcess, free_ports
+from shuffledp_sim.ports import Ports
+from shuffledp_sim.processes import LocalProcess
 
 QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
 
@@ -174,6 +175,21 @@ async def test_a_board_without_ones_messages_is_noticed_and_the_evidence_stays(
     assert kept.receipt is not None
 
 
+async def test_a_submission_without_a_receipt_that_did_not_arrive_accuses_nobody(
+    tmp_path: Path, deployment: Deployment, config: Path, simulated: SimulatedRound
+) -> None:
+    simulated.lost_answers = QUICK.attempts
+    async with simulated:
+        with pytest.raises(UnreachableError):
+            await device(config).submit(1, ROUND_ID)
+        simulated.accepted.clear()
+        await device(write_config(tmp_path / "other", deployment)).submit(1)
+        simulated.end()
+        with pytest.raises(SubmissionClosedError, match="never got a receipt"):
+            await device(config).verify(ROUND_ID)
+    assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
+
+
 async def test_a_failed_round_ends_with_its_reason(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
     async with simulated:
         await device(config).submit(1)
@@ -234,11 +250,13 @@ async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deplo
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerConfig]:
-    (port,) = free_ports(1)
-    process = LocalProcess("broker", [sys.executable, "-m", "shuffledp_sim.broker", str(port)], tmp_path / "broker.log")
-    process.start()
-    yield BrokerConfig(host="127.0.0.1", port=port)
-    process.kill()
+    with Ports(1) as ports:
+        (port,) = ports.numbers
+        command = [sys.executable, "-m", "shuffledp_sim.broker", str(port)]
+        process = LocalProcess("broker", command, tmp_path / "broker.log")
+        process.start()
+        yield BrokerConfig(host="127.0.0.1", port=port)
+        process.kill()
 
 
 async def test_what_a_lying_broker_says_is_passed_over(
@@ -266,10 +284,11 @@ async def test_what_a_lying_broker_says_is_passed_over(
 async def test_without_a_broker_the_analyst_is_asked(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
 ) -> None:
-    (nobody,) = free_ports(1)
-    user = write_config(tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}')
-    async with simulated:
-        assert (await device(user).find_round(ROUND_ID)).round_id == ROUND_ID
+    with Ports(1) as ports:
+        (nobody,) = ports.numbers
+        user = write_config(tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}')
+        async with simulated:
+            assert (await device(user).find_round(ROUND_ID)).round_id == ROUND_ID
 
 
 # Retries.

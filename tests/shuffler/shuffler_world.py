@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -46,15 +45,10 @@ from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import RoundRecord
 from shuffledp_sim.pki import Deployment, create_deployment
+from shuffledp_sim.ports import Ports
 
 MECHANISM = RRShuffle(max_value=3, randomise=Fraction(1, 4))
 POPULATION = "demo"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _listening(address: str, process: asyncio.subprocess.Process) -> None:
@@ -137,12 +131,16 @@ class World:
     def __init__(self, folder: Path, nodes: int = 2) -> None:
         self.folder = folder
         self.names = [f"node-{index}" for index in range(1, nodes + 1)]
-        addresses = {name: f"127.0.0.1:{free_port()}" for name in (*self.names, "analyst", "accountant")}
+        names = (*self.names, "analyst", "accountant")
+        self._ports = Ports(len(names))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
         self.deployment = create_deployment(folder / "keys", addresses, population=POPULATION)
         self.roster = self.deployment.roster
         self.sink = AnalystSink(self.deployment, self.names[-1])
         self.ahead = 0
         """Milliseconds by which the clocks of nodes in this process are ahead."""
+        self.corrupt: dict[str, Path] = {}
+        """Where nodes in this process that are corrupt write what they know."""
         self.running: dict[str, Running] = {}
         self._sink_server: grpc.aio.Server | None = None
         self._processes: list[asyncio.subprocess.Process] = []
@@ -165,7 +163,8 @@ class World:
 
     async def start(self, *names: str, **options: Any) -> None:
         for name in names or self.names:
-            node, service = build(self.config(name, **options), lambda: system_clock() + self.ahead)
+            clock = lambda: system_clock() + self.ahead  # noqa: E731 - read when it is asked
+            node, service = build(self.config(name, **options), clock, corrupt=self.corrupt.get(name))
             await node.recover()
             await service.start()
             self.running[name] = Running(node, service)
@@ -175,7 +174,7 @@ class World:
         await running.service.server.stop(0)
         await running.node.shut()
 
-    async def start_process(self, name: str, **options: Any) -> asyncio.subprocess.Process:
+    async def start_process(self, name: str, stderr: int | None = None, **options: Any) -> asyncio.subprocess.Process:
         """The node's own program, as an operator runs it; returns once it answers."""
         config = self.config(name, **options)
         lines = [
@@ -185,7 +184,8 @@ class World:
         path = self.folder / f"{name}.toml"
         path.write_text("\n".join(lines))
         command = Path(sys.executable).parent / "shuffledp-shuffler"
-        process = await asyncio.create_subprocess_exec(str(command), "--config", str(path))
+        corrupt = ["--corrupt", str(self.corrupt[name])] if name in self.corrupt else []
+        process = await asyncio.create_subprocess_exec(str(command), "--config", str(path), *corrupt, stderr=stderr)
         self._processes.append(process)
         await _listening(self.roster.party(name).address, process)
         return process
@@ -226,6 +226,7 @@ class World:
             await process.wait()
         if self._sink_server is not None:
             await self._sink_server.stop(0)
+        self._ports.close()
 
     # ---------------------------------------------------------------- calls
 
@@ -315,7 +316,7 @@ class World:
             "mechanism": mechanism,
             "users": 2,
             "honest": 2,
-            "nodes": len(self.names),
+            "route": tuple(self.names),
             "adjacency": Adjacency.STANDARD,
             "max_distance": 3,
             "delta": 1e-6,

@@ -54,13 +54,9 @@ async def test_a_round_is_prepared_in_one_way_only(running: World) -> None:
     round_ = running.round()
     await running.prepare("node-1", round_.certificate, 1)
     again = running.round(round_id=round_.round_id, users=3)
-    for certificate, position, suite in (
-        (round_.certificate, 2, "sealed-box"),
-        (round_.certificate, 1, "hpke"),
-        (again.certificate, 1, "sealed-box"),
-    ):
+    for certificate, suite in ((round_.certificate, "hpke"), (again.certificate, "sealed-box")):
         with pytest.raises(RoundStateError, match="already prepared"):
-            await running.prepare("node-1", certificate, position, suite)
+            await running.prepare("node-1", certificate, 1, suite)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +65,10 @@ async def test_a_round_is_prepared_in_one_way_only(running: World) -> None:
         ({"deployment": "elsewhere"}, ForeignDocumentError),
         ({"stage": "final"}, ForeignDocumentError),
         ({"expires_at": 1}, ExpiredDocumentError),
-        ({"nodes": 1}, MalformedDocumentError),
-        ({"nodes": 99}, MalformedDocumentError),
+        ({"route": ("node-1",)}, MalformedDocumentError),
+        ({"route": ("node-1",) * 99}, MalformedDocumentError),
+        ({"route": ("node-2", "node-1")}, ForeignDocumentError),
+        ({"route": ("node-3", "node-2")}, ForeignDocumentError),
         ({"round_id": "../evil"}, UnknownRoundError),
         ({"round_id": ""}, UnknownRoundError),
     ],
@@ -155,6 +153,15 @@ async def test_a_manifest_with_another_certificate_geometry_or_route_is_refused(
         with pytest.raises(error):
             await running.set_manifest("node-1", running.manifest(round_, **changes))
     await running.set_manifest("node-1", running.manifest(round_))
+
+
+async def test_a_manifest_over_another_route_than_the_certified_one_is_refused(running: World) -> None:
+    round_ = running.round(route=("node-1", "node-3"))
+    first = await running.prepare("node-1", round_.certificate, 1)
+    corrupt = msgspec.structs.replace(from_json(first.body, RoundKey), node="node-2", position=2)
+    round_.keys = (first, running.deployment.identity_of("node-2").sign(corrupt))
+    with pytest.raises(RoundKeyError, match="certified"):
+        await running.set_manifest("node-1", running.manifest(round_))
 
 
 async def test_a_manifest_must_be_the_analysts(running: World) -> None:

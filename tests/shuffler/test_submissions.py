@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shuffler_world import Round, World
+from shuffler_world import Round, Running, World
 
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest
@@ -23,7 +23,9 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import batch_pb2, node_pb2
+from shuffledp_shuffler.app import build
 
 
 @pytest.fixture
@@ -173,3 +175,28 @@ async def test_a_submission_that_never_ends_gives_its_place_back(world: World) -
     await call.write(node_pb2.SubmitRequest(header=world.submission(round_).header))
     await world.submit(world.submission(round_))
     call.cancel()
+
+
+async def test_a_submission_that_never_begins_gives_its_place_back(world: World) -> None:
+    await world.start(submission_seconds=0.2, max_submissions=1)
+    round_ = await world.open()
+    silent = world.node("node-1", "client").Submit()
+    await silent.wait_for_connection()
+    async with asyncio.timeout(60):  # for ever, if the silent one kept its place
+        await world.submit(world.submission(round_))
+    with pytest.raises(InvalidSubmissionError, match="did not begin"):
+        async with translated("node-1"):
+            await silent
+
+
+async def test_a_submission_that_overlaps_the_opening_is_too_early_and_not_another_one(world: World) -> None:
+    opens = system_clock() + 600_000
+    readings = [opens - 1, opens]
+    node, service = build(world.config("node-1"), lambda: readings.pop(0) if world.ahead else system_clock())
+    await service.start()
+    world.running["node-1"] = Running(node, service)
+    await world.start("node-2")
+    round_ = await world.open(opens_at=opens, closes_at=opens + 600_000)
+    world.ahead = 1
+    with pytest.raises(SubmissionClosedError, match="opens at"):
+        await world.submit(world.submission(round_))

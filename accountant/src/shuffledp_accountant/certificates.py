@@ -15,6 +15,7 @@ from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
 from shuffledp_core.errors import DocumentError, ExpiredDocumentError
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.privacy import Adjacency
 
 PLAN: Final = "plan"
 FINAL: Final = "final"
@@ -94,7 +95,7 @@ def certificate(
         mechanism=cost.mechanism,
         users=setting.users,
         honest=setting.honest,
-        nodes=len(plan.route),
+        route=plan.route,
         adjacency=setting.adjacency,
         max_distance=_distance(cost),
         delta=cost.delta,
@@ -118,7 +119,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
     """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
 
     1. It may still be relied upon.
-    2. What holds has a finite ε, and the bounds are in order.
+    2. What holds has a finite ε, the bounds are in order, and a standard guarantee covers every change.
     3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
 
     Args:
@@ -140,6 +141,11 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         raise DocumentError(
             f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
             f"only {epsilon.certified} certified"
+        )
+    if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(claimed.mechanism):
+        raise DocumentError(
+            f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "
+            f"of {largest_distance(claimed.mechanism)}; do not rely on it"
         )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     found = analyse(Cost(claimed.mechanism, setting, claimed.delta))
@@ -176,7 +182,8 @@ def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
     )
     return (
         counted,
-        f"at least {honest} of the users who report follow the protocol, the protected user among them",
+        f"at least {honest} of the mixed reports are those of users who follow the protocol, the protected user among "
+        "them; reports that an entry node or an enrolment authority makes up are not",
         f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh randomness, and its round "
         "key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from shuffledp_accountant.config import AccountantConfig
+from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.service import Accountant, create_service, open_accountant
 from shuffledp_core.config import load_config
 from shuffledp_core.documents.models import Roster
@@ -34,7 +35,9 @@ def serve(config: Annotated[Path, typer.Option(help="TOML file; deploy/config ha
 
 
 async def _serve(settings: AccountantConfig, roster: Roster, accountant: Accountant) -> None:
-    await run_until_signal(create_service(settings, roster, accountant))
+    metrics = AccountantMetrics(settings)
+    follow = () if settings.metrics is None else (lambda: metrics.follow(settings.populations, accountant.budget),)
+    await run_until_signal(create_service(settings, roster, accountant, metrics), background=follow)
 
 
 def main() -> None:

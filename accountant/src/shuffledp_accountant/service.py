@@ -25,6 +25,7 @@ from shuffledp_accountant.ledger.charges import (
     stored_plan_certificate,
 )
 from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.headers import check_headers
@@ -39,6 +40,7 @@ from shuffledp_core.errors import (
     TooFewReportsError,
 )
 from shuffledp_core.keys import Identity, load_party, verify_from
+from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
@@ -214,11 +216,17 @@ def _check_accepted(plan: RoundPlan, accepted: int) -> None:
 class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
     """gRPC in front of an `Accountant`. Errors are typed by the server's interceptor."""
 
-    def __init__(self, accountant: Accountant) -> None:
+    def __init__(self, accountant: Accountant, metrics: AccountantMetrics) -> None:
         self._accountant = accountant
-        # One change at a time in this process: two would only compute one of the compositions in vain.
+        self._metrics = metrics
+        # One change at a time in this process: two would only compute one of the compositions in vain. Each comes to
+        # its end even when its caller hangs up: the release that follows must find what was still charged.
         self._changing = asyncio.Lock()
         self._log = structlog.get_logger()
+
+    def _certified(self, stage: str) -> None:
+        self._metrics.certificates.labels(stage).inc()
+        self._metrics.changed()
 
     async def Certify(  # noqa: N802 - the name in the .proto
         self,
@@ -227,8 +235,9 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
     ) -> accountant_pb2.CertifyResponse:
         """See accountant.proto."""
         async with self._changing:
-            signed = await asyncio.to_thread(self._accountant.certify, request.round_id, request.plan)
+            signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
         self._log.info("certified", round=request.round_id)
+        self._certified(PLAN)
         return accountant_pb2.CertifyResponse(certificate=signed)
 
     async def Settle(  # noqa: N802
@@ -238,10 +247,11 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
     ) -> accountant_pb2.SettleResponse:
         """See accountant.proto."""
         async with self._changing:
-            signed = await asyncio.to_thread(
+            signed = await in_thread(
                 self._accountant.settle, request.round_id, request.accepted, tuple(request.headers)
             )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
+        self._certified(FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
 
     async def Release(  # noqa: N802
@@ -250,8 +260,11 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.ReleaseResponse:
         """See accountant.proto."""
-        await asyncio.to_thread(self._accountant.release, request.round_id, tuple(request.discards))
+        async with self._changing:
+            await in_thread(self._accountant.release, request.round_id, tuple(request.discards))
         self._log.info("released", round=request.round_id)
+        self._metrics.releases.inc()
+        self._metrics.changed()
         return accountant_pb2.ReleaseResponse()
 
     async def GetBudget(  # noqa: N802
@@ -301,13 +314,16 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
     return Accountant(identity, roster, ledger, lifetime, system_clock), ledger
 
 
-def create_service(config: AccountantConfig, roster: Roster, accountant: Accountant) -> Service:
+def create_service(
+    config: AccountantConfig, roster: Roster, accountant: Accountant, metrics: AccountantMetrics
+) -> Service:
     """The gRPC server, not yet listening."""
-    servicer = AccountantServicer(accountant)
+    servicer = AccountantServicer(accountant, metrics)
     return Service(
         config,
         roster,
         RULES,
         [NAME],
         lambda server: accountant_pb2_grpc.add_AccountantServicer_to_server(servicer, server),
+        metrics,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.coordinator import Coordinator
 from shuffledp_analyst.ending import Surroundings
+from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import Peers
 from shuffledp_analyst.records import Records
 from shuffledp_analyst.service import make_service
@@ -30,6 +31,7 @@ def assemble(config: AnalystConfig) -> Analyst:
     """The analyst of a configuration. Raises `ConfigError` for keys or a state folder that cannot be used."""
     roster = load_roster(config.roster, config.root_key)
     identity = load_party(roster, "analyst", config.name, config.keys)
+    metrics = AnalystMetrics(config)
     announcer = None if config.broker is None else Announcer(config.broker)
     coordinator = Coordinator(
         Surroundings(
@@ -40,11 +42,12 @@ def assemble(config: AnalystConfig) -> Analyst:
             records=_open_records(config),
             clock=system_clock,
             publish=_nowhere if announcer is None else announcer.publish,
+            metrics=metrics,
         ),
         roster,
     )
     background = (coordinator.run,) if announcer is None else (coordinator.run, announcer.run)
-    return Analyst(make_service(config, roster, coordinator), background)
+    return Analyst(make_service(config, roster, coordinator, metrics), background)
 
 
 def _open_records(config: AnalystConfig) -> Records:

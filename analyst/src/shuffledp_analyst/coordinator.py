@@ -12,6 +12,7 @@ import structlog
 
 from shuffledp_analyst.batches import let_through, read_header
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
+from shuffledp_analyst.metrics import NewestRound
 from shuffledp_analyst.opening import read_plan
 from shuffledp_analyst.progress import ENDED, Event, Progress
 from shuffledp_analyst.round import Stage
@@ -40,7 +41,14 @@ class Coordinator:
         self._progress: dict[str, Progress] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken = asyncio.Event()
+        self._newest: RunningRound | None = None
         self._log = structlog.get_logger()
+        around.metrics.registry.register(
+            NewestRound(
+                lambda: [running.round for running in list(self._rounds.values())],
+                lambda: None if self._newest is None else self._newest.view(),
+            )
+        )
 
     async def run(self) -> None:
         """Background task of the process: takes up what a crash interrupted, then waits for the first broken round.
@@ -110,7 +118,7 @@ class Coordinator:
         round_id = secrets.token_hex(16)
         self._around.records.create(round_id, checked)
         running = RunningRound(self._around, round_id, checked)
-        self._rounds[round_id] = running
+        self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
         self._start(round_id, running.run())
         try:

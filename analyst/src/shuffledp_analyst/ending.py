@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import structlog
 
 from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS, Peers
 from shuffledp_analyst.progress import ENDED, Event, Progress
 from shuffledp_analyst.records import Records
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import ShuffleDPError, UnreachableError
+from shuffledp_core.errors import LedgerError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import Identity
-from shuffledp_core.transport.announce import result_topic
+from shuffledp_core.transport.announce import manifest_topic, result_topic
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Surroundings:
     records: Records
     clock: Callable[[], int]
     publish: Callable[[str, bytes], None]
+    metrics: AnalystMetrics
 
     def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
         """The signed word that a round failed, and why; nothing else of it."""
@@ -43,9 +45,14 @@ class Surroundings:
             )
         )
 
+    def withdraw(self, round_id: str) -> None:
+        """Clears the announcement on the broker: until its closing time a device would take the round for open."""
+        self.publish(manifest_topic(self.deployment, round_id), b"")
+
     def announce_end(self, round_id: str, progress: Progress) -> None:
         """Tells the broker and all followers the result that is on disk."""
         result = self.records.result(round_id)
+        self.withdraw(round_id)
         self.publish(result_topic(self.deployment, round_id), result)
         progress.report(Event(ENDED, result=result))
 
@@ -62,6 +69,7 @@ async def end_failed(
     done = await discarding.attempt()
     if error is not None:
         around.records.fail(round_id, around.failed_result(round_id, error))
+        around.metrics.rounds.labels(type(error).__name__).inc()
     around.announce_end(round_id, progress)
     if not done:
         await discarding.persist(around.config.discard_seconds)
@@ -98,7 +106,7 @@ class Discarding:
             return not self._missing
         try:
             await self._peers.release(self._round_id, self._discards)
-        except UnreachableError as error:
+        except (UnreachableError, LedgerError) as error:
             self._log.warning("release postponed", reason=str(error))
             return False
         except ShuffleDPError as error:

@@ -26,6 +26,7 @@ from shuffledp_core.errors import (
     ExpiredDocumentError,
     ForeignDocumentError,
     MalformedDocumentError,
+    PolicyRefusal,
     RoundKeyError,
     UsageError,
 )
@@ -78,7 +79,7 @@ def check_plan_certificate(
     """The accountant's word on the plan.
 
     1. Signed by the accountant, for this round and deployment, at stage "plan".
-    2. For this plan: population, mechanism, domain, reports, colluding users, nodes, adjacency, delta.
+    2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency, delta.
     3. It holds, and until the submissions close.
     4. Its messages carry information.
 
@@ -98,7 +99,7 @@ def check_plan_certificate(
         ("size", size, plan.size),
         ("users", certificate.users, plan.min_reports),
         ("honest", certificate.honest, plan.min_reports - plan.colluding),
-        ("nodes", certificate.nodes, len(plan.route)),
+        ("route", certificate.route, plan.route),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
     ):
@@ -128,7 +129,7 @@ def check_final_certificate(signed: Signed, accountant: Party, plan: Certificate
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism, plan.mechanism),
         ("users", certificate.users, accepted),
-        ("nodes", certificate.nodes, plan.nodes),
+        ("route", certificate.route, plan.route),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
     ):
@@ -164,6 +165,21 @@ def check_round_key(signed: Signed, node: Party, position: int, suite: str, cert
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
+
+
+def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
+    """The nodes that say in their round keys (checked before) that they are corrupt, in route order.
+
+    Raises:
+        PolicyRefusal: there are some, and the plan does not allow them.
+    """
+    corrupt = tuple(key.node for key in (from_json(signed.body, RoundKey) for signed in keys) if key.corrupt)
+    if corrupt and not plan.allow_corrupt:
+        raise PolicyRefusal(
+            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; plan a route without "
+            "it, or in a laboratory set allow_corrupt in the plan"
+        )
+    return corrupt
 
 
 def make_manifest(

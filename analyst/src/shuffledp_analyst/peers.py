@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
+import grpc
+import structlog
+
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.progress import DONE, FAILED, MIXING, OPEN, RELAYING, NodeStatus
 from shuffledp_core.documents.models import Discard, Party, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json
-from shuffledp_core.errors import ForeignDocumentError, UnreachableError
+from shuffledp_core.errors import ForeignDocumentError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
@@ -47,14 +50,25 @@ class Peers:
 
     @asynccontextmanager
     async def _nodes(self, name: str) -> AsyncIterator[node_pb2_grpc.NodeAsyncStub]:
-        async with channel_to(self.node(name), self._config.keys, self._roster) as channel, translated(name):
+        async with self._channel(self.node(name)) as channel:
             yield node_pb2_grpc.NodeStub(channel)
 
     @asynccontextmanager
     async def _accountants(self) -> AsyncIterator[accountant_pb2_grpc.AccountantAsyncStub]:
-        party = self.accountant
-        async with channel_to(party, self._config.keys, self._roster) as channel, translated(party.name):
+        async with self._channel(self.accountant) as channel:
             yield accountant_pb2_grpc.AccountantStub(channel)
+
+    @asynccontextmanager
+    async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
+        """A channel to the party; errors in this block name it, because a result shows nothing else of them."""
+        async with channel_to(party, self._config.keys, self._roster) as channel:
+            try:
+                async with translated(party.name):
+                    yield channel
+            except ShuffleDPError as error:
+                if str(error).startswith(party.name):
+                    raise
+                raise type(error)(f"{party.name}: {error}") from error
 
     async def certify(self, round_id: str, plan: RoundPlan) -> Signed:
         """The plan's certificate; the ledger is charged. Not verified yet."""
@@ -164,8 +178,9 @@ class Peers:
         while True:
             try:
                 return await call()
-            except UnreachableError:
+            except UnreachableError as error:
                 if loop.time() + pause > deadline:
                     raise
+                structlog.get_logger().warning("asking again", reason=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

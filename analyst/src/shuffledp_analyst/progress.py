@@ -77,6 +77,10 @@ class Progress:
         """The newest event of a stage at a party; an empty one when there is none."""
         return self._newest.get((stage, node), (0, Event(stage, node)))[1]
 
+    def events(self) -> list[Event]:
+        """The newest event of every stage and party. Safe from any thread."""
+        return [event for _, event in list(self._newest.values())]
+
     def report_work(self, node: str, status: NodeStatus) -> None:
         """The mixing and relaying of one node, as its status tells it."""
         for stage in (MIXING, RELAYING):

@@ -14,14 +14,26 @@ from shuffledp_analyst.batches import check_digest, let_through, spool
 from shuffledp_analyst.decoding import decode
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
 from shuffledp_analyst.estimators import estimate
+from shuffledp_analyst.metrics import PUBLISHED, View
 from shuffledp_analyst.opening import (
+    check_corrupt,
     check_countersignature,
     check_final_certificate,
     check_plan_certificate,
     check_round_key,
     make_manifest,
 )
-from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, DONE, FAILED, OPEN, Event, Progress
+from shuffledp_analyst.progress import (
+    ACCEPTING,
+    CERTIFYING,
+    DECODING,
+    DONE,
+    FAILED,
+    OPEN,
+    Event,
+    NodeStatus,
+    Progress,
+)
 from shuffledp_analyst.round import Round, Stage
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Result, RoundPlan
@@ -55,6 +67,7 @@ class RunningRound:
         self._failure: asyncio.Future[ShuffleDPError] = loop.create_future()
         self._close_now = asyncio.Event()
         self._delivered = asyncio.Event()
+        self._statuses: dict[str, NodeStatus] = {}
         self._headers: dict[str, Signed] = {}
         self._relayed = asyncio.Event()
         self._receiving = asyncio.Lock()
@@ -68,6 +81,10 @@ class RunningRound:
         return self.round.round_id
 
     # What others may ask for meanwhile
+
+    def view(self) -> View:
+        """What the page of metrics shows of it."""
+        return View(self.round, self._statuses, self.progress.events)
 
     def end_submissions(self) -> None:
         """Closes now instead of at the closing time; harmless when the submissions have ended already."""
@@ -179,6 +196,9 @@ class RunningRound:
         )
         self._certificate = signed, certificate
         keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))
+        corrupt = check_corrupt(keys, plan)
+        if corrupt:
+            self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
         manifest = make_manifest(around.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
         signed_manifest = around.identity.sign(manifest)
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
@@ -208,6 +228,7 @@ class RunningRound:
         entry = name == self.round.plan.route[0]
         try:
             async for status in self._peers.watch(name, self._id):
+                self._statuses[name] = status
                 if status.phase == FAILED:
                     raise by_code(status.error)(f"{name}: {status.reason or 'it gave no reason'}")
                 if entry and status.phase == OPEN:
@@ -244,6 +265,7 @@ class RunningRound:
         self.round.end_submissions()
         accepted = await self._peers.persistently(lambda: self._peers.close(entry, self._id))
         self.round.closed(accepted)
+        self._around.withdraw(self._id)
         self.progress.report(
             Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports, seconds=loop.time() - started)
         )
@@ -283,6 +305,7 @@ class RunningRound:
         board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted)
         answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted)
         self.progress.report(Event(DECODING, "", board.messages, board.messages, loop.time() - started))
+        self._around.metrics.messages.inc(board.messages)
         return Result(
             deployment=self._around.deployment,
             round_id=self._id,
@@ -313,6 +336,7 @@ class RunningRound:
             raise self._failure.result()
         self._around.records.publish(self._id, self._around.identity.sign(result))
         self.round.published()
+        self._around.metrics.rounds.labels(PUBLISHED).inc()
         self._log.info("published", accepted=result.accepted, messages=result.messages)
 
     def _certified(self) -> tuple[Signed, Certificate]:

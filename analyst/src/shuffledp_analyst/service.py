@@ -9,6 +9,7 @@ import grpc
 
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.coordinator import Coordinator
+from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.rpc_errors import Context, Rules
@@ -131,7 +132,7 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
         return batch_pb2.AddBatchResponse()
 
 
-def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator) -> Service:
+def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator, metrics: AnalystMetrics) -> Service:
     """The server of the analyst's process, not started."""
 
     def register(server: grpc.aio.Server) -> None:
@@ -139,4 +140,4 @@ def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator
         analyst_pb2_grpc.add_RoundControlServicer_to_server(RoundControlService(coordinator), server)
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkService(coordinator), server)
 
-    return Service(config, roster, RULES, NAMES, register)
+    return Service(config, roster, RULES, NAMES, register, metrics)

@@ -13,7 +13,13 @@ from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import Clock, system_clock
-from shuffledp_core.errors import RoundFailed, RoundStateError, UnknownRoundError
+from shuffledp_core.errors import (
+    ReceiptMissingError,
+    RoundFailed,
+    RoundStateError,
+    SubmissionClosedError,
+    UnknownRoundError,
+)
 from shuffledp_core.keys import load_roster
 
 POLL_SECONDS: Final = 0.5
@@ -97,13 +103,23 @@ class Device:
         Raises:
             UnknownRoundError: nothing was submitted from here, or there is no result (yet).
             ReceiptMissingError: messages are not on the board.
+            SubmissionClosedError: they are not, but no receipt was ever given for them; erased, as it proves nothing.
         """
-        submission = self._store.load(round_id).submission
+        kept = self._store.load(round_id)
+        submission = kept.submission
         async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
             verified = await self._result(analyst, submission, wait=wait)
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
-        check_board(verified, geometry, board, [submission.messages])
+        try:
+            check_board(verified, geometry, board, [submission.messages])
+        except ReceiptMissingError as error:
+            if kept.receipt is not None:
+                raise
+            self._store.finish(round_id)
+            raise SubmissionClosedError(
+                f"the submission to round {round_id} never got a receipt and is not in it: it came too late, or never"
+            ) from error
         self._store.finish(round_id)
         return verified
 

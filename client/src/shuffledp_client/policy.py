@@ -28,6 +28,7 @@ class Policy(Section, frozen=True, kw_only=True):
         operators: fewest different operators among them.
         suites: suites that may seal; None: every one this software knows.
         messages: most messages of one submission.
+        allow_corrupt: whether nodes may take part that say they are corrupt. In a laboratory only.
     """
 
     epsilon: float
@@ -38,6 +39,7 @@ class Policy(Section, frozen=True, kw_only=True):
     operators: int = 2
     suites: tuple[str, ...] | None = None
     messages: int = 100_000
+    allow_corrupt: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -52,7 +54,13 @@ class Policy(Section, frozen=True, kw_only=True):
             raise ValueError(f"policy.distance must be at least 1, not {self.distance}")
 
 
-def check_policy(policy: Policy, certificate: Certificate, geometry: Geometry, route: tuple[Party, ...]) -> None:
+def check_policy(
+    policy: Policy,
+    certificate: Certificate,
+    geometry: Geometry,
+    route: tuple[Party, ...],
+    corrupt: tuple[str, ...] = (),
+) -> None:
     """Compares a verified round with the policy; docs/protocol.md, section "Submit", step 7 of the client.
 
     1. The guarantee covers every change of the value that the user wants protected.
@@ -61,6 +69,7 @@ def check_policy(policy: Policy, certificate: Certificate, geometry: Geometry, r
     4. Number of nodes, number of distinct operators.
     5. Suite.
     6. Messages of one submission.
+    7. No node of `corrupt`, those that say they are, unless the policy allows it.
 
     Raises:
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
@@ -79,19 +88,22 @@ def check_policy(policy: Policy, certificate: Certificate, geometry: Geometry, r
             f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
+    if corrupt and not policy.allow_corrupt:  # 7
+        raise ClientPolicyRefusal(
+            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; your policy allows "
+            "no such node (allow_corrupt = false): do not take part"
+        )
 
 
 def _distance_factor(policy: Policy, certificate: Certificate) -> int:
     """By what the certificate's ε is multiplied to be total."""
-    if certificate.adjacency is Adjacency.STANDARD:
-        return 1
     full = certificate.mechanism.domain - 1
     wanted = full if policy.distance is None else min(policy.distance, full)
     if wanted > certificate.max_distance:
         raise ClientPolicyRefusal(
             f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
         )
-    return wanted
+    return 1 if certificate.adjacency is Adjacency.STANDARD else wanted
 
 
 def _total(epsilon: float | None, factor: int) -> float:

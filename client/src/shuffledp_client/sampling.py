@@ -14,14 +14,13 @@ from shuffledp_core.randomness import RandomIntegers
 
 def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
     """True with exactly this probability, a rational from 0 to 1. `ValueError` outside."""
-    return binomial(1, probability, integers) == 1
+    numerator, denominator = _checked(probability)
+    return _ratio(numerator, denominator, integers)
 
 
 def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> int:
     """How many of `trials` independent `bernoulli`s are true, drawn one by one. `ValueError` as there."""
-    numerator, denominator = probability.numerator, probability.denominator
-    if not 0 <= numerator <= denominator:
-        raise ValueError(f"a probability must be from 0 to 1, not {probability}")
+    numerator, denominator = _checked(probability)
     return sum(_ratio(numerator, denominator, integers) for _ in range(trials))
 
 
@@ -101,6 +100,13 @@ def sgdl(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
     `shares` such values sum to exactly one discrete Laplace of this epsilon (nats). Errors as `geometric_share`.
     """
     return geometric_share(epsilon, shares, integers) - geometric_share(epsilon, shares, integers)
+
+
+def _checked(probability: Fraction) -> tuple[int, int]:
+    numerator, denominator = probability.numerator, probability.denominator
+    if not 0 <= numerator <= denominator:
+        raise ValueError(f"a probability must be from 0 to 1, not {probability}")
+    return numerator, denominator
 
 
 def _ratio(numerator: int, denominator: int, integers: RandomIntegers) -> bool:

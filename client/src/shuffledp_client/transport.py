@@ -73,12 +73,28 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
 
 
 class _Caller:
-    """A channel to one party. Use as an async context manager."""
+    """A channel to one party. Use as an async context manager. `own_connection`: shared with no other channel."""
 
-    def __init__(self, party: Party, keys: Path, roster: Roster, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        party: Party,
+        keys: Path,
+        roster: Roster,
+        backoff: Backoff | None = None,
+        *,
+        own_connection: bool = False,
+    ) -> None:
         self._party = party
-        self._channel: grpc.aio.Channel = channel_to(party, keys, roster)
+        self._channel: grpc.aio.Channel = channel_to(party, keys, roster, own_connection=own_connection)
         self._backoff = backoff or Backoff()
+
+    async def ready(self) -> None:
+        """Returns once the connection stands, so that no later call waits for it. Raises `UnreachableError`."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._channel.channel_ready()
+        except TimeoutError as error:
+            raise UnreachableError(f"{self._party.name} cannot be connected to at {self._party.address}") from error
 
     async def __aenter__(self) -> Self:
         return self

@@ -64,6 +64,8 @@ class VerifiedRound:
     certificate_digest: str
     closes_at: int
     """Milliseconds since 1970 (UTC)."""
+    corrupt: tuple[str, ...] = ()
+    """Nodes of the route that say they are corrupt; only a policy that allows them lets any in."""
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -91,8 +93,8 @@ def verify_round(
     1. The manifest is signed by the analyst, for this deployment, and for the round that was asked for.
     2. The certificate is signed by the accountant, for this deployment, round and population, is a plan's, holds,
        and has not expired; the round aborts below the number of users it was computed for.
-    3. The route has distinct nodes; every round key is signed by its node, in order, for this round, suite and
-       certificate, and can be sealed to.
+    3. The route is the certified one, of distinct nodes; every round key is signed by its node, in order, for this
+       round, suite and certificate, and can be sealed to.
     4. Every node of the route, and nobody else, countersigned exactly this manifest.
     5. The geometry is the certified mechanism's, over as many hops as the route has.
     6. The round is open now.
@@ -124,21 +126,24 @@ def verify_round(
     certificate = _certificate(manifest, roster, population, now)  # 2
     certified = document_digest(manifest.certificate)
     route = tuple(_node_of(signed, roster) for signed in manifest.route)  # 3
+    _check_route(route, certificate)
     keys = _round_keys(manifest, route, certified)
     _check_countersignatures(announcement, manifest, route)  # 4
     _check_geometry(manifest, certificate)  # 5
     _check_open(manifest, now)  # 6
-    check_policy(policy, certificate, manifest.geometry, route)  # 7
+    corrupt = tuple(key.node for key in keys if key.corrupt)
+    check_policy(policy, certificate, manifest.geometry, route, corrupt)  # 7
     return VerifiedRound(
         deployment=manifest.deployment,
         round_id=manifest.round_id,
         mechanism=certificate.mechanism,
         geometry=manifest.geometry,
-        public_keys=keys,
+        public_keys=tuple(bytes.fromhex(key.public_key) for key in keys),
         entry=route[0],
         certificate=certificate,
         certificate_digest=certified,
         closes_at=manifest.closes_at,
+        corrupt=corrupt,
         made_by=_ONLY_HERE,
     )
 
@@ -175,8 +180,6 @@ def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
         raise MalformedDocumentError(
             f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} over {hops} hops"
         )
-    if certificate.nodes != hops:
-        raise MalformedDocumentError(f"the certificate is for {certificate.nodes} nodes, the route has {hops}")
 
 
 def _node_of(signed: Signed, roster: Roster) -> Party:
@@ -186,16 +189,25 @@ def _node_of(signed: Signed, roster: Roster) -> Party:
     return party
 
 
-def _round_keys(manifest: Manifest, route: tuple[Party, ...], certified: str) -> tuple[bytes, ...]:
-    if len({party.name for party in route}) != len(route):
+def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
+    """The accountant settles and releases on the word of the certified route: over another, no honest node is asked."""
+    names = tuple(party.name for party in route)
+    if len(set(names)) != len(names):
         raise RoundKeyError("a node stands on the route twice; do not take part")
+    if names != certificate.route:
+        raise RoundKeyError(
+            f"the route {', '.join(names)} is not the certified one, {', '.join(certificate.route)}; do not take part"
+        )
+
+
+def _round_keys(manifest: Manifest, route: tuple[Party, ...], certified: str) -> tuple[RoundKey, ...]:
     return tuple(
         _round_key(manifest, party, signed, position, certified)
         for position, (party, signed) in enumerate(zip(route, manifest.route, strict=True), start=1)
     )
 
 
-def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, certified: str) -> bytes:
+def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, certified: str) -> RoundKey:
     key = verify_from(party, signed, RoundKey)
     _same("deployment", key.deployment, manifest.deployment)
     _same("round", key.round_id, manifest.round_id)
@@ -212,7 +224,7 @@ def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, 
         suite_named(key.suite).sealer(public, binding(key.round_id, position))(b"")
     except (ValueError, TypeError, RuntimeError, ConfigError) as error:
         raise RoundKeyError(f"nothing can be sealed to the round key of {party.name!r}: {error}") from error
-    return public
+    return key
 
 
 def _check_countersignatures(announcement: Announcement, manifest: Manifest, route: tuple[Party, ...]) -> None:

@@ -35,7 +35,8 @@ class ServiceConfig(Section, frozen=True, kw_only=True):
     """What every service process needs.
 
     `name` is the party's name in the roster, `root_key` the pinned hex key that signed the roster, `listen` is
-    host:port, `state` the folder for everything that must survive a crash.
+    host:port, `state` the folder for everything that must survive a crash. `metrics` is the host:port of the page
+    for Prometheus, plain HTTP, None: no page.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ServiceConfig(Section, frozen=True, kw_only=True):
     listen: str
     state: Path
     log_level: str = "info"
+    metrics: str | None = None
 
 
 def broker_password() -> str | None:

@@ -114,7 +114,7 @@ class UnknownRoundError(RoundStateError):
 
 
 class RoundFailed(ShuffleDPError):  # noqa: N818
-    """The round ended without a result; nothing was published and the budget was released."""
+    """The round ended without a result; nothing was published. The budget is given back only on every node's word."""
 
 
 class TooFewReportsError(RoundFailed):
@@ -133,8 +133,16 @@ class AccessDenied(ShuffleDPError):  # noqa: N818
     """The TLS identity of the caller may not make this call."""
 
 
+class CorruptLogError(ShuffleDPError):
+    """The log of a corrupt node is torn, of another round, or contradicts another log."""
+
+
 class LedgerError(ShuffleDPError):
     """The ledger's database is damaged, of another version, or contradicts itself."""
+
+
+class LedgerAwayError(LedgerError, UnreachableError):
+    """The ledger's database does not answer. The question may be asked again: every change is made once."""
 
 
 def _walk(root: type[ShuffleDPError]) -> dict[str, type[ShuffleDPError]]:
@@ -142,6 +150,11 @@ def _walk(root: type[ShuffleDPError]) -> dict[str, type[ShuffleDPError]]:
     for child in root.__subclasses__():
         found |= _walk(child)
     return found
+
+
+def codes() -> frozenset[str]:
+    """Every wire code of this version: a closed set, fit for the labels of a metric."""
+    return frozenset(_walk(ShuffleDPError))
 
 
 def by_code(code: str) -> type[ShuffleDPError]:

@@ -35,14 +35,13 @@ class RandomIntegers:
         width = (bits + 7) // 8
         excess = 8 * width - bits
         while True:
-            draw = int.from_bytes(self._take(width), "big") >> excess
+            start, end = self._used, self._used + width
+            if end > len(self._block):
+                self._block = self._source(max(_BLOCK, width))
+                start, end = 0, width
+            self._used = end
+            # One byte, the usual case, is an integer already.
+            draw = self._block[start] if width == 1 else int.from_bytes(self._block[start:end], "big")
+            draw >>= excess
             if draw < bound:
                 return draw
-
-    def _take(self, width: int) -> bytes:
-        if self._used + width > len(self._block):
-            self._block = self._source(max(_BLOCK, width))
-            self._used = 0
-        start = self._used
-        self._used += width
-        return self._block[start : self._used]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import grpc
+import structlog
 
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.logs import configure_logs
-from shuffledp_core.transport.announce import Announcer, status_topic
+from shuffledp_core.transport.announce import CORRUPT, ONLINE, Announcer, status_topic
 from shuffledp_core.transport.service import Service, run_until_signal
 from shuffledp_proto.v1 import batch_pb2_grpc, node_pb2_grpc
 from shuffledp_shuffler.config import NodeConfig
+from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.intake import Batches, Submissions
+from shuffledp_shuffler.inventory import Inventory
+from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.node import MixNode, Parts
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.relay import Relay
@@ -21,45 +26,65 @@ from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServ
 from shuffledp_shuffler.store import Store
 from shuffledp_shuffler.work import Work
 
+NodeOf = Callable[[Parts], MixNode]
+"""Makes a node of its parts; an experiment puts its adversary here."""
 
-def build(config: NodeConfig, clock: Clock = system_clock) -> tuple[MixNode, Service]:
+
+def build(
+    config: NodeConfig, clock: Clock = system_clock, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
+) -> tuple[MixNode, Service]:
     """A node and the server in front of it; `recover` the node before the server starts.
+
+    `corrupt` is the folder in which a node that is corrupt on purpose writes what it learns; None: an honest node.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state folder, and
     `DocumentError` for a roster that is not signed by the pinned root key.
     """
     roster = load_roster(config.roster, config.root_key)
     identity = load_party(roster, "node", config.name, config.keys)
+    metrics = NodeMetrics(config)
+    metrics.corrupt.set(corrupt is not None)
+    corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
     store = Store(config.state)
+    pool = PeelPool(config.worker_count)
     parts = Parts(
         identity=identity,
         roster=roster,
         store=store,
-        work=Work(identity, PeelPool(config.worker_count), Relay(config.keys, roster, config.relay_seconds)),
+        work=Work(identity, pool, Relay(config.keys, roster, config.relay_seconds), metrics, corruption),
         submissions=Submissions(identity, roster, clock, config.submission_seconds),
         batches=Batches(store.uploads),
         clock=clock,
+        metrics=metrics,
     )
-    node = MixNode(parts)
+    node = node_of(parts)
+    metrics.registry.register(Inventory(node.rounds, store))
 
     def register(server: grpc.aio.Server) -> None:
-        node_pb2_grpc.add_NodeServicer_to_server(NodeServicer(node, config.max_submissions), server)
+        node_pb2_grpc.add_NodeServicer_to_server(
+            NodeServicer(node, config.max_submissions, config.submission_seconds), server
+        )
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkServicer(node), server)
 
-    return node, Service(config, roster, RULES, NAMES, register)
+    return node, Service(config, roster, RULES, NAMES, register, metrics)
 
 
-async def run(config: NodeConfig) -> None:
-    """Runs a node until SIGTERM or SIGINT."""
+async def run(config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None) -> None:
+    """Runs a node until SIGTERM or SIGINT; `corrupt` as in `build`."""
     configure_logs(config.log_level)
-    node, service = build(config)
+    node, service = build(config, node_of=node_of, corrupt=corrupt)
+    if corrupt is not None:
+        structlog.get_logger().warning("CORRUPT NODE: all it learns is written down", folder=str(corrupt))
     background: list[Callable[[], Awaitable[None]]] = [lambda: node.sweep(config.abandoned_seconds)]
     if config.broker is not None:
         deployment = load_roster(config.roster, config.root_key).deployment
-        announcer = Announcer.with_status(config.broker, status_topic(deployment, config.name))
+        status = ONLINE if corrupt is None else CORRUPT
+        announcer = Announcer.with_status(config.broker, status_topic(deployment, config.name), status)
         background.append(announcer.run)
     try:
         await node.warm()
+        if config.metrics is not None:
+            await node.measure()
         await node.recover()
         await run_until_signal(service, background=background)
     finally:

@@ -31,6 +31,9 @@ from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 _ROUND_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
+CLOCK_MILLISECONDS: Final = 600_000
+"""How much the clocks of the parties may differ: ten minutes. A round opens when it is announced."""
+
 
 def check_round_id(round_id: str) -> str:
     """The round id, fit to name a folder; `UnknownRoundError` otherwise."""
@@ -39,14 +42,15 @@ def check_round_id(round_id: str) -> str:
     return round_id
 
 
-def check_certificate(signed: Signed, roster: Roster, position: int, suite: str, now: int) -> Certificate:
+def check_certificate(signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int) -> Certificate:
     """The plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
 
     1. It is signed by the roster's accountant.
     2. It is for this deployment.
     3. Its stage is "plan", and the round id can be one.
     4. It has not expired at `now` (milliseconds since 1970).
-    5. The position is on a route of its length, the suite is known.
+    5. Its route has node `name` at the position, the suite is known. On the headers and discards of that route the
+       accountant settles and releases: a node that is not on it must not take part, or its word would not count.
 
     Raises:
         DocumentError: steps 1 to 5, as its branches; `UnknownRoundError` for the id, `ConfigError` for the suite.
@@ -65,6 +69,10 @@ def check_certificate(signed: Signed, roster: Roster, position: int, suite: str,
         raise MalformedDocumentError(f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}")
     if not 1 <= position <= certificate.nodes:
         raise ForeignDocumentError(f"position {position} is not on a route of {certificate.nodes} nodes")
+    if certificate.route[position - 1] != name:
+        raise ForeignDocumentError(
+            f"position {position} of the certified route {', '.join(certificate.route)[:200]} is not {name}'s"
+        )
     suite_named(suite)
     return certificate
 
@@ -144,17 +152,22 @@ def check_times(terms: Terms, now: int) -> None:
     """The manifest's times make sense at `now` (milliseconds since 1970).
 
     1. It opens before it closes. 2. The closing time is to come. 3. It closes before the certificate expires.
+    4. It opens now: an analyst announces a round when it opens it, so anything else is a clock that is wrong.
 
     Raises:
-        ExpiredDocumentError: step 2. MalformedDocumentError: steps 1 and 3.
+        ExpiredDocumentError: steps 2 and 4. MalformedDocumentError: steps 1 and 3.
     """
     opens, closes = terms.manifest.opens_at, terms.manifest.closes_at
     if not opens < closes:  # 1
         raise MalformedDocumentError(f"the round would open at {opens} and close at {closes}")
     if closes <= now:  # 2
-        raise ExpiredDocumentError(f"the round closed at {closes}, it is {now}; open a new one")
+        raise ExpiredDocumentError(f"the round closed at {closes}, it is {now} here; open a new one, or set the clocks")
     if closes > terms.certificate.expires_at:  # 3
         raise MalformedDocumentError(f"closing at {closes} is after the certificate expires")
+    if opens - now > CLOCK_MILLISECONDS:  # 4
+        raise ExpiredDocumentError(
+            f"the round opens in {(opens - now) / 1000:g} s by the clock here, now by the analyst's; set the clocks"
+        )
 
 
 def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
@@ -229,9 +242,9 @@ def _require_deployment(deployment: str, roster: Roster) -> None:
 def _check_route(
     route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """The round keys of a route: as many as certified, each a roster node's own, for its place in this round."""
-    if len(route) != certificate.nodes:
-        raise RoundKeyError(f"a route of {len(route)} nodes where the certificate counts {certificate.nodes}")
+    """The round keys of a route: those certified, each a roster node's own, for its place in this round."""
+    if tuple(signed.signer for signed in route) != certificate.route:
+        raise RoundKeyError(f"the route is not the certified one, {', '.join(certificate.route)[:200]}")
     own = record.own_key()
     keys = tuple(_route_key(signed, roster) for signed in route)
     for position, key in enumerate(keys, start=1):

@@ -50,6 +50,14 @@ def write_atomic(path: Path, data: bytes) -> None:
         commit_part(path, file)
 
 
+def size_of(path: Path) -> int:
+    """Bytes of the file; 0 when it is gone."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def erase(path: Path) -> None:
     """Overwrites the file with zeros, flushes, truncates, unlinks; harmless when it is gone."""
     try:

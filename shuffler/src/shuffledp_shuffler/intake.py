@@ -18,7 +18,7 @@ from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import BatchHeader, Receipt, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.submission import check_submission
-from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
+from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, SubmissionClosedError
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.transport.chunks import Offsets
@@ -56,23 +56,26 @@ class Submissions:
         """
         terms = live.require_terms()
         documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
-        if live.refusal(self.clock()) is not None:  # 1
-            return await self._repeated(live, *documents)
+        refusal = live.refusal(self.clock())
+        if refusal is not None:  # 1
+            return await self._repeated(live, *documents, refusal)
         key = live.require_key()
         envelope = await self._gather(chunks, terms.geometry.envelope_bytes)  # 2
         name = await asyncio.to_thread(_verify, terms, self.roster, *documents, envelope, key)  # 3
-        if live.refusal(self.clock()) is not None:  # 4
-            return await self._repeated(live, *documents)
+        refusal = live.refusal(self.clock())
+        if refusal is not None:  # 4
+            return await self._repeated(live, *documents, refusal)
         submitted = digest(envelope)
         await live.require_spool().append(name, submitted, envelope)
         live.touch()
         return self._receipt(live, name, submitted)
 
-    async def _repeated(self, live: LiveRound, credential: Signed, claim: Signed) -> Signed:
-        refusal = live.refusal(self.clock())
+    async def _repeated(
+        self, live: LiveRound, credential: Signed, claim: Signed, refusal: SubmissionClosedError
+    ) -> Signed:
         name, claimed = check_claim(live.require_terms(), self.roster, credential, claim)
         accepted = await live.require_spool().find(name)
-        if accepted is None and refusal is not None:
+        if accepted is None:
             raise refusal
         if accepted != claimed:
             raise different_submission()

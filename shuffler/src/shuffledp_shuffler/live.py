@@ -11,6 +11,7 @@ import structlog
 
 from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
 from shuffledp_shuffler.checks import Terms
+from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
@@ -33,7 +34,7 @@ class Snapshot:
 class LiveRound:
     """One round of a running node. `lock` is held while a step is decided and committed."""
 
-    def __init__(self, folder: RoundFolder, record: RoundRecord) -> None:
+    def __init__(self, folder: RoundFolder, record: RoundRecord, metrics: NodeMetrics) -> None:
         self.folder = folder
         self.record = record
         self.lock = asyncio.Lock()
@@ -43,6 +44,7 @@ class LiveRound:
         self.spool: Spool | None = None
         self.job: asyncio.Task[None] | None = None
         self.deleted = False
+        self._metrics = metrics
         self._done = 0
         self._total = 0
         self._changed = asyncio.Event()
@@ -95,6 +97,8 @@ class LiveRound:
         """Takes over a record that is on disk already."""
         if record.phase is not self.record.phase:
             self._done = self._total = 0
+            if record.ended:
+                self._metrics.rounds_ended.labels(record.error or record.phase).inc()
         self.record = record
         if record.phase in KEYLESS:
             self.private_key = None
@@ -106,8 +110,7 @@ class LiveRound:
         log.error("round failed", round=self.record.round_id, error=type(error).__name__, reason=str(error))
         record = self.record.failed(error)
         try:
-            await in_thread(self.folder.commit, record)
-            await in_thread(self.folder.erase_consumed, record.phase)
+            await in_thread(self.folder.give_up, record)
         except OSError as refused:
             log.exception("a failed round could not be tidied up", round=record.round_id, reason=str(refused))
         self.adopt(record)
@@ -123,6 +126,7 @@ class LiveRound:
 
     def progress(self, done: int, total: int) -> None:
         """Work of the present phase, in records."""
+        self._metrics.records.labels(self.record.phase).inc(max(0, done - self._done))  # done again counts once
         self._done, self._total = done, total
         self.touch()
 

@@ -9,20 +9,38 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_shuffler.duplicates import refuse_repeated
 from shuffledp_shuffler.files import commit_part, open_part
+from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import CHUNK_BYTES as PEEL_BYTES
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces, uniform_permutation
 from shuffledp_shuffler.tasks import in_thread
+
+Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], str], None]
+"""What a corrupt node does with the peeled records in their old order, their permutation, and the digest of the batch.
+
+Only `corruption` makes one; every honest node passes None, and then nothing of this leaves `_write_permuted`.
+"""
+
+Timed: TypeAlias = Callable[[str, int], AbstractContextManager[None]]
+"""Surrounds a stage of the mixing, given its name (`metrics.STAGES`) and the number of records."""
+
+
+def untimed(_stage: str, _records: int) -> AbstractContextManager[None]:
+    """Times nothing."""
+    return nullcontext()
 
 
 async def mix(
@@ -33,6 +51,8 @@ async def mix(
     pool: PeelPool,
     random: RandomBytes,
     progress: Callable[[int], None],
+    timed: Timed = untimed,
+    recorder: Recorder | None = None,
 ) -> str:
     """Peels and permutes `units` packed units of `source` into `target`, which is whole or absent.
 
@@ -49,6 +69,8 @@ async def mix(
         pool: worker processes.
         random: the operating system's randomness.
         progress: called with the number of records peeled so far.
+        timed: surrounds every stage.
+        recorder: None but on a node that was corrupted on purpose; called once the target is whole.
 
     Returns:
         SHA-256 of the target, hex.
@@ -60,12 +82,15 @@ async def mix(
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
     if layer.position > 1:  # 1
         incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
-        await in_thread(refuse_repeated, incoming, random)
+        with timed(CHECK, units):
+            await in_thread(refuse_repeated, incoming, random)
         del incoming
-    records = await _peel_all(layer, units, source, pool, progress)  # 2
+    with timed(PEEL, units * layer.records_per_unit):
+        records = await _peel_all(layer, units, source, pool, progress)  # 2
     if layer.position == 1:  # 3
-        await in_thread(refuse_repeated, records, random)
-    return await in_thread(_write_permuted, records, target, random)  # 4
+        with timed(CHECK, len(records)):
+            await in_thread(refuse_repeated, records, random)
+    return await in_thread(_write_permuted, records, target, random, timed, recorder)  # 4
 
 
 async def _peel_all(layer: Layer, units: int, source: Path, pool: PeelPool, progress: Callable[[int], None]) -> Records:
@@ -97,12 +122,17 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _write_permuted(records: Records, target: Path, random: RandomBytes) -> str:
-    order = uniform_permutation(len(records), random)
+def _write_permuted(
+    records: Records, target: Path, random: RandomBytes, timed: Timed, recorder: Recorder | None
+) -> str:
+    with timed(PERMUTE, len(records)):
+        order = uniform_permutation(len(records), random)
     digest = hashlib.sha256()
-    with open_part(target) as file:
+    with timed(WRITE, len(records)), open_part(target) as file:
         for piece in permuted_pieces(records, order, CHUNK_BYTES):
             digest.update(piece)
             file.write(piece)
         commit_part(target, file)
+    if recorder is not None:
+        recorder(records, order, digest.hexdigest())
     return digest.hexdigest()

@@ -22,6 +22,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     Terms,
     check_certificate,
@@ -33,6 +34,7 @@ from shuffledp_shuffler.checks import (
 )
 from shuffledp_shuffler.intake import Batches, Chunks, Submissions
 from shuffledp_shuffler.live import LiveRound, Snapshot
+from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder, Store
@@ -56,6 +58,7 @@ class Parts:
     submissions: Submissions
     batches: Batches
     clock: Callable[[], int]
+    metrics: NodeMetrics
 
 
 class MixNode:
@@ -68,15 +71,25 @@ class MixNode:
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
 
+    def rounds(self) -> list[LiveRound]:
+        """Every round that is known here, in no particular order. Safe from any thread."""
+        return list(self._rounds.values())
+
     async def warm(self) -> None:
         """Starts the peeling processes before the first round needs them."""
         await self._parts.work.pool.warm()
+
+    async def measure(self) -> None:
+        """Measures how fast the peeling processes are, for the page of metrics; below a second. Call it when idle."""
+        capacity = await measure(self._parts.work.pool)
+        self._parts.metrics.capacity.labels("one").set(capacity.alone)
+        self._parts.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
         """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself."""
         for folder in self._parts.store.folders():
             try:
-                live = LiveRound(folder, folder.read())
+                live = LiveRound(folder, folder.read(), self._parts.metrics)
             except NodeFault as error:
                 self._damaged[folder.round_id] = error
                 self._log.error("round damaged", round=folder.round_id, reason=str(error))
@@ -98,7 +111,8 @@ class MixNode:
             DocumentError: see `check_certificate`. RoundStateError: prepared otherwise, or deleted before.
         """
         signed = Signed.from_bytes(certificate)
-        plan = check_certificate(signed, self._parts.roster, position, suite, self._parts.clock())
+        name, now = self._parts.identity.name, self._parts.clock()
+        plan = check_certificate(signed, self._parts.roster, name, position, suite, now)
         return await uninterrupted(self._prepare(signed, plan, position, suite))
 
     async def set_manifest(self, manifest: bytes) -> Signed:
@@ -121,6 +135,8 @@ class MixNode:
         announced = check_header(signed, peer, self._parts.roster)
         live = self._round(announced.round_id)
         if await self._parts.batches.take(live, peer, signed, announced, chunks):
+            width = live.require_terms().geometry.record_bytes(announced.position)
+            self._parts.metrics.batch_bytes.labels("in").inc(announced.records * width)
             self._start(live)
 
     async def close_round(self, round_id: str) -> int:
@@ -181,10 +197,14 @@ class MixNode:
                 suite=suite,
                 public_key=public.hex(),
                 certificate_digest=document_digest(signed),
+                corrupt=self._parts.work.corruption is not None,
             )
+            if key.corrupt:
+                self._log.warning("CORRUPT NODE: all it learns of this round is written down", round=plan.round_id)
             round_key = self._parts.identity.sign(key)
             record = RoundRecord(round_id=plan.round_id, position=position, certificate=signed, round_key=round_key)
-            live = LiveRound(await in_thread(self._parts.store.create, record, private), record)
+            folder = await in_thread(self._parts.store.create, record, private)
+            live = LiveRound(folder, record, self._parts.metrics)
             live.private_key = private
             self._rounds[plan.round_id] = live
             return round_key
@@ -227,6 +247,8 @@ class MixNode:
             await live.fail(error)
             raise
         await live.commit(closed)
+        size = accepted * live.require_terms().geometry.envelope_bytes
+        self._parts.metrics.batch_bytes.labels("in").inc(size)
         self._start(live)
 
     async def _delete(self, round_id: str) -> Signed:
@@ -242,6 +264,8 @@ class MixNode:
                     live.deleted = True
                     await live.stop()
                     forwarded = live.record.forwarded
+                    if not live.record.ended:
+                        self._parts.metrics.rounds_ended.labels(DELETED).inc()
             discard = Discard(round_id=round_id, node=self._parts.identity.name, forwarded=forwarded)
             signed = self._parts.identity.sign(discard)
             await in_thread(self._parts.store.discard, round_id, signed)
@@ -268,7 +292,8 @@ class MixNode:
             self._start(live)
 
     def _spool(self, folder: RoundFolder, terms: Terms) -> Spool:
-        return Spool(folder.index, folder.envelopes, terms.geometry.envelope_bytes, terms.manifest.max_reports)
+        size, limit = terms.geometry.envelope_bytes, terms.manifest.max_reports
+        return Spool(folder.index, folder.envelopes, size, limit, self._parts.metrics.accepted.inc)
 
     def _start(self, live: LiveRound) -> None:
         if live.job is None and not live.deleted:

@@ -29,13 +29,13 @@ class PeelPool:
     """Worker processes, started when first needed and again after they broke."""
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers
+        self.workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
     async def warm(self) -> None:
         """Starts the workers now, so that the first round does not wait for them."""
         pool, loop = self._started(), asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self._workers)))
+        await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self.workers)))
 
     async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[bytes], None]) -> None:
         """Peels every piece and hands the results to `place`, in order; memory: some pieces per worker.
@@ -49,7 +49,7 @@ class PeelPool:
         try:
             for piece in pieces:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
-                if len(window) >= 2 * self._workers:
+                if len(window) >= 2 * self.workers:
                     place(await window[0])
                     window.popleft()
             while window:
@@ -73,5 +73,5 @@ class PeelPool:
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=begin)
+            self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=begin)
         return self._pool

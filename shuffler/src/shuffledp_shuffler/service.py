@@ -60,10 +60,14 @@ def _disk_faults() -> Iterator[None]:
 
 
 class NodeServicer(node_pb2_grpc.NodeServicer):
-    """What the analyst and the clients call. At most `max_submissions` submissions are received at a time."""
+    """What the analyst and the clients call.
 
-    def __init__(self, node: MixNode, max_submissions: int) -> None:
+    At most `max_submissions` submissions are received at a time, each of which begins within `patience` seconds.
+    """
+
+    def __init__(self, node: MixNode, max_submissions: int, patience: float) -> None:
         self._node = node
+        self._patience = patience
         self._room = asyncio.Semaphore(max_submissions)
 
     async def PrepareRound(
@@ -85,15 +89,22 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     ) -> node_pb2.SubmitResponse:
         """See node.proto."""
         async with self._room, draining(request_iterator):
-            first = await anext(aiter(request_iterator), None)
-            if first is None or first.WhichOneof("part") != "header":
-                raise InvalidSubmissionError("a submission begins with its header")
-            header = first.header
+            header = await self._header(request_iterator)
             with _disk_faults():
                 receipt = await self._node.submit(
                     header.round_id, header.credential, header.claim, _envelope(request_iterator)
                 )
         return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
+
+    async def _header(self, requests: AsyncIterator[node_pb2.SubmitRequest]) -> node_pb2.SubmissionHeader:
+        try:
+            async with asyncio.timeout(self._patience):
+                first = await anext(aiter(requests), None)
+        except TimeoutError as error:
+            raise InvalidSubmissionError(f"the submission did not begin within {self._patience:g} s") from error
+        if first is None or first.WhichOneof("part") != "header":
+            raise InvalidSubmissionError("a submission begins with its header")
+        return first.header
 
     async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
         """See node.proto."""
@@ -162,4 +173,5 @@ def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
         error=record.error or "",
         reason=record.reason or "",
         header=b"" if relayed is None else relayed.to_bytes(),
+        corrupt=record.own_key().corrupt,
     )

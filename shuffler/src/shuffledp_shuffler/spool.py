@@ -15,7 +15,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -62,8 +62,19 @@ class _Close:
 class Spool:
     """The accepted submissions of one round. Used from one event loop; `shut` must be called in the end."""
 
-    def __init__(self, index: Path, envelopes: Path, envelope_bytes: int, max_reports: int) -> None:
-        """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged."""
+    def __init__(
+        self,
+        index: Path,
+        envelopes: Path,
+        envelope_bytes: int,
+        max_reports: int,
+        accepted: Callable[[int], None] = lambda _count: None,
+    ) -> None:
+        """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged.
+
+        `accepted` is told, once per commit and in the writer's thread, how many submissions it added.
+        """
+        self._count = accepted
         self._envelope_bytes = envelope_bytes
         self._max_reports = max_reports
         self._loop = asyncio.get_running_loop()
@@ -194,6 +205,7 @@ class Spool:
             os.fdatasync(self._file)
         self._database.execute("COMMIT")
         self._accepted += len(fresh)
+        self._count(len(fresh))
         for request in group:
             if request.envelope is None:
                 request.outcome = self._digest_of(request.credential)

@@ -12,6 +12,7 @@ discards/<round>.json      the signed discard of a deleted round, kept: its id i
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
 from shuffledp_core.state import claim_state
-from shuffledp_shuffler.files import PART, erase, erase_folder, make_folder, sync_folder, write_atomic
+from shuffledp_shuffler.files import PART, erase, erase_folder, make_folder, size_of, sync_folder, write_atomic
 from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
 
 _NEW: Final = ".new-"
@@ -46,6 +47,19 @@ class RoundFolder:
     def commit(self, record: RoundRecord) -> None:
         """Makes `record` the round's state, atomically."""
         write_atomic(self._record, to_json(record))
+
+    def give_up(self, record: RoundRecord) -> None:
+        """Makes a failed `record` the round's state and erases the rest; on a full disk the rest makes the room."""
+        self.make_room(lambda: self.commit(record))
+        self.erase_consumed(record.phase)
+
+    def make_room(self, write: Callable[[], None]) -> None:
+        """Writes; where the disk refuses, erases key and bulk data of this round, which is over, and writes again."""
+        try:
+            write()
+        except OSError:
+            self.erase_consumed(Phase.FAILED)
+            write()
 
     def read(self) -> RoundRecord:
         """The round's state. Raises `NodeFault` when the folder is damaged."""
@@ -114,9 +128,13 @@ class Store:
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
         erase_folder(making.path)
-        make_folder(making.path)
-        making.write_key(private_key)
-        making.commit(record)
+        try:
+            make_folder(making.path)
+            making.write_key(private_key)
+            making.commit(record)
+        except OSError:
+            erase_folder(making.path)
+            raise
         making.path.rename(path)
         sync_folder(self._rounds)
         return RoundFolder(path)
@@ -124,6 +142,12 @@ class Store:
     def folders(self) -> list[RoundFolder]:
         """Every round on disk, in no particular order."""
         return [RoundFolder(path) for path in self._rounds.iterdir()]
+
+    def spool_bytes(self) -> dict[str, int]:
+        """Bytes of bulk data on disk, by what they are. Safe from any thread; what goes meanwhile counts nothing."""
+        kinds = {name: list(self._rounds.glob(f"*/{name}")) for name in ("envelopes", "incoming", "outgoing")}
+        kinds["uploads"] = list(self.uploads.iterdir())
+        return {kind: sum(map(size_of, paths)) for kind, paths in kinds.items()}
 
     def discard_of(self, round_id: str) -> Signed | None:
         """The signed discard of a deleted round, or None."""
@@ -136,8 +160,9 @@ class Store:
         """Keeps the discard, then erases the round: from the first byte on, the promise will be kept."""
         if from_json(signed.body, Discard).round_id != round_id:
             raise ValueError("the discard is for another round")
-        write_atomic(self._discards / f"{round_id}.json", signed.to_bytes())
-        erase_folder(self._rounds / round_id)
+        folder = RoundFolder(self._rounds / round_id)
+        folder.make_room(lambda: write_atomic(self._discards / f"{round_id}.json", signed.to_bytes()))
+        erase_folder(folder.path)
 
     def _tidy(self) -> None:
         for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):

@@ -16,7 +16,9 @@ from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.errors import NodeFault, ShuffleDPError
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
@@ -30,11 +32,13 @@ MIXING_ATTEMPTS: Final = 3
 
 @dataclass(frozen=True)
 class Work:
-    """Mixes and relays rounds of one node."""
+    """Mixes and relays rounds of one node. `corruption` is None on every honest node."""
 
     identity: Identity
     pool: PeelPool
     relay: Relay
+    metrics: NodeMetrics
+    corruption: Corruption | None
 
     async def run(self, live: LiveRound) -> None:
         """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
@@ -51,18 +55,24 @@ class Work:
             structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
             await live.fail(NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
 
-    async def _mix(self, live: LiveRound) -> None:
-        started = time.monotonic()
-        record, terms = live.record, live.require_terms()
-        digest = await self._mixed_digest(live)
-        header = BatchHeader(
+    async def mixed(self, live: LiveRound) -> BatchHeader:
+        """Mixes the round's input into `live.folder.outgoing`; the commitment to what is there now.
+
+        A step of its own, so that an experiment can put an adversary in the place of an honest node.
+        """
+        record = live.record
+        return BatchHeader(
             round_id=record.round_id,
             position=record.position + 1,
             users=record.accepted,
-            records=record.accepted * terms.geometry.messages_per_user,
-            digest=digest,
+            records=record.accepted * live.require_terms().geometry.messages_per_user,
+            digest=await self._mixed_digest(live),
         )
-        await live.commit(record.mixed(self.identity.sign(header), time.monotonic() - started))
+
+    async def _mix(self, live: LiveRound) -> None:
+        started = time.monotonic()
+        header = await self.mixed(live)
+        await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
         await in_thread(live.folder.erase_consumed, live.record.phase)
 
     async def _mixed_digest(self, live: LiveRound) -> str:
@@ -71,6 +81,7 @@ class Work:
         total = record.accepted * geometry.messages_per_user
         units = record.accepted if record.is_entry else total
         source = folder.envelopes if record.is_entry else folder.incoming
+        recorder = None if self.corruption is None else self.corruption.recorder(record, layer, source, folder.index)
         for attempt in range(1, MIXING_ATTEMPTS + 1):
             live.progress(0, total)
             try:
@@ -82,6 +93,8 @@ class Work:
                     self.pool,
                     system_random,
                     lambda done: live.progress(done, total),
+                    self.metrics.timed,
+                    recorder,
                 )
             except WorkersLost as error:
                 structlog.get_logger().warning(
@@ -103,13 +116,15 @@ class Work:
                 await live.commit(live.record.forwarding())
 
         live.progress(0, total)
-        await self.relay.send(
-            terms.successor(self.relay.roster),
-            record.outgoing,
-            live.folder.outgoing,
-            forwarding,
-            lambda sent: live.progress(sent // width, total),
-        )
+        with self.metrics.timed(RELAY, total):
+            await self.relay.send(
+                terms.successor(self.relay.roster),
+                record.outgoing,
+                live.folder.outgoing,
+                forwarding,
+                lambda sent: live.progress(sent // width, total),
+            )
+        self.metrics.batch_bytes.labels("out").inc(total * width)
         await live.commit(live.record.relayed(time.monotonic() - started))
         await in_thread(live.folder.erase_consumed, live.record.phase)
         structlog.get_logger().info("round relayed", round=record.round_id, records=total)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import ConfigError
+from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, Identity, load_identity, load_roster, read_file
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
 
@@ -102,6 +102,24 @@ def create_deployment(
     _write(folder / "roster.json", root.sign(roster).to_bytes())
     _write(folder / "root.pub", (root.public_key.hex() + "\n").encode())
     return Deployment(folder, roster, root.public_key.hex())
+
+
+def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
+    """The addresses with those replaced that are `given` as "PARTY=HOST:PORT", in the same order of parties.
+
+    Raises:
+        UsageError: not of that form, or not a party of the deployment.
+    """
+    replaced = dict(addresses)
+    for text in given:
+        name, _, address = text.partition("=")
+        host, _, port = address.rpartition(":")
+        if name not in addresses:
+            raise UsageError(f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise UsageError(f"{text!r} is not PARTY=HOST:PORT with a port from 1 to 65535")
+        replaced[name] = address
+    return replaced
 
 
 def open_deployment(folder: Path) -> Deployment:

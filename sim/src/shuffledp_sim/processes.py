@@ -11,22 +11,22 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import grpc
-from grpc_health.v1 import health_pb2
 
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
+from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+from shuffledp_sim.ports import Ports
 
 START_SECONDS: Final = 60.0
 """How long a process may take until it reports healthy; a healthy machine needs about one."""
@@ -113,6 +113,9 @@ class LocalSystem:
         budget: of the one population, "demo".
         broker: whether to run one.
         settings: further configuration by role ("node", "analyst", "accountant"), seconds and the like.
+        metrics: whether every service has a page of metrics; `metrics` says where, host:port by name.
+        programs: by party name, what runs in the place of its own program: a module and its first arguments.
+        corrupt: numbers of the nodes that are corrupt, from 1; what they write is in `logs_of`.
     """
 
     def __init__(
@@ -122,18 +125,25 @@ class LocalSystem:
         nodes: int,
         budget: Budget,
         broker: bool = True,
-        settings: Mapping[str, Mapping[str, float]] | None = None,
+        settings: Mapping[str, Mapping[str, float | str]] | None = None,
+        metrics: bool = False,
+        programs: Mapping[str, Sequence[str]] | None = None,
+        corrupt: Collection[int] = (),
     ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
-        ports = free_ports(nodes + 3)
+        self._ports = Ports(2 * nodes + 5)
+        ports = self._ports.numbers
         addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip([*names, ANALYST, ACCOUNTANT], ports, strict=False)
         }
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._settings = settings or {}
+        pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 :], strict=True)
+        self.metrics = {name: f"127.0.0.1:{port}" for name, port in pages} if metrics else {}
         self.route = tuple(names)
-        self.broker = BrokerConfig(host="127.0.0.1", port=ports[-1]) if broker else None
+        self.corrupt = tuple(names[number - 1] for number in sorted(corrupt))
+        self.broker = BrokerConfig(host="127.0.0.1", port=ports[nodes + 2]) if broker else None
         self.deployment: Deployment = create_deployment(folder / "keys", addresses, population=_POPULATION)
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
@@ -147,7 +157,13 @@ class LocalSystem:
             config = self._write_config(name, extra)
             role = self.deployment.roster.party(name).role
             module = {"node": "shuffledp_shuffler"}.get(role, f"shuffledp_{role}")
-            self._add(name, [f"{module}.cli", "--config", str(config)])
+            program = (programs or {}).get(name, [f"{module}.cli"])
+            corruption = ["--corrupt", str(self.logs_of(name))] if name in self.corrupt else []
+            self._add(name, [*program, "--config", str(config), *corruption])
+
+    def logs_of(self, name: str) -> Path:
+        """Where a corrupt node writes what it knows."""
+        return self.folder / "corrupt" / name
 
     def _add(self, name: str, module: list[str]) -> None:
         command = [sys.executable, "-m", "shuffledp_sim.child", *module]
@@ -162,6 +178,7 @@ class LocalSystem:
             f'root_key = "{self.deployment.root_key}"',
             f'listen = "{party.address}"',
             f'state = "state/{name}"',
+            *([f'metrics = "{self.metrics[name]}"'] if name in self.metrics else []),
             *(f"{key} = {value!r}" for key, value in self._settings.get(party.role, {}).items()),
         ]
         if self.broker is not None and name != ACCOUNTANT:
@@ -178,10 +195,15 @@ class LocalSystem:
         for process in self.processes.values():
             process.start()
         waiting = [asyncio.ensure_future(self.until_healthy(name)) for name in self.processes]
-        for healthy, one in enumerate(asyncio.as_completed(waiting), start=1):
-            await one
-            if progress is not None:
-                progress(healthy, len(waiting))
+        try:
+            for healthy, one in enumerate(asyncio.as_completed(waiting), start=1):
+                await one
+                if progress is not None:
+                    progress(healthy, len(waiting))
+        finally:  # one failure is enough: nobody asks for those of the others
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         try:
@@ -202,6 +224,7 @@ class LocalSystem:
             process.signal_group(signal.SIGTERM)
         for process in self.processes.values():
             process.wait(STOP_SECONDS)
+        self._ports.close()
 
     def check_alive(self) -> None:
         """Raises `UnreachableError` naming the first process that has ended."""
@@ -231,24 +254,7 @@ class LocalSystem:
     async def _service_answers(self, name: str) -> bool:
         roster = self.deployment.roster
         async with channel_to(roster.party(name), self.deployment.keys_of(OPERATOR), roster) as channel:
-            check = channel.unary_unary(
-                "/grpc.health.v1.Health/Check",
-                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-                response_deserializer=health_pb2.HealthCheckResponse.FromString,
-            )
             try:
-                await check(health_pb2.HealthCheckRequest(), timeout=5.0)
+                return await ask_health(channel)
             except grpc.aio.AioRpcError:
                 return False
-        return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now (all different; another program may still take one before it is used)."""
-    with contextlib.ExitStack() as stack:
-        sockets: Iterable[socket.socket] = [stack.enter_context(socket.socket()) for _ in range(count)]
-        ports = []
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-            ports.append(one.getsockname()[1])
-        return ports

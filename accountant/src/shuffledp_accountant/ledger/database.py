@@ -20,12 +20,24 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 
-from shuffledp_core.errors import ConfigError, LedgerError
+from shuffledp_core.errors import ConfigError, LedgerAwayError, LedgerError
 
 BUSY_SECONDS: Final = 30
 """How long a transaction waits for another writer; each holds the database for milliseconds."""
+
+_AWAY_CLASSES: Final = ("08", "53", "57")
+"""SQLSTATE classes: connection lost, out of resources, the server starts or stops."""
+
+_SERVER_PATIENCE: Final[dict[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""libpq parameters (seconds; the last in milliseconds): a server behind a cut line is given up, not waited for."""
 
 _ADVISORY_LOCK: Final = 0x73687564  # any constant; held while the schema is upgraded
 
@@ -52,15 +64,28 @@ def open_database(url: str) -> Engine:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Whatever the database or its driver raises in this block becomes a `LedgerError`."""
+    """Whatever the database or its driver raises in this block becomes a `LedgerError`.
+
+    A server that is away, starts, stops or has no room is a `LedgerAwayError`: callers ask again.
+    """
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
         cause = getattr(error, "orig", None) or error
+        if _is_away(error):
+            raise LedgerAwayError(f"the ledger's database does not answer: {cause}; start it, and ask again") from error
         raise LedgerError(
             f"the ledger's database failed: {cause}; nothing was changed; check the file or server, and restore a "
             "backup if it is damaged"
         ) from error
+
+
+def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
+    """Whether the server cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
+    if not isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, sqlite3.Error):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or state[:2] in _AWAY_CLASSES
 
 
 def _parse(url: str) -> URL:
@@ -86,7 +111,8 @@ def _engine(address: URL) -> Engine:
         event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
-        return create_engine(address, pool_pre_ping=True)
+        patience = {key: value for key, value in _SERVER_PATIENCE.items() if key not in address.query}
+        return create_engine(address, pool_pre_ping=True, connect_args=patience)
     except ImportError as error:
         raise ConfigError(
             "PostgreSQL needs its driver: install shuffledp-accountant[postgres], or use a sqlite:/// URL"

@@ -213,6 +213,8 @@ def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[s
 
 
 def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
+    if cost.setting.max_distance is None:
+        raise ValueError("a charge states the largest distance that it covers; `certificates` fills it in")
     return {
         "mechanism": to_json(cost.mechanism).decode(),
         "users": cost.setting.users,

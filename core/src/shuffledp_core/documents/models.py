@@ -89,7 +89,8 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """What an operator asks for: a question, a target guarantee, and who should take part. Not signed.
 
     `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users are assumed
-    to help the adversary, so that a round of n reports has n - colluding honest ones.
+    to help the adversary, so that a round of n reports has n - colluding honest ones. `allow_corrupt` lets nodes
+    take part that say they are corrupt (docs/protocol.md, "Corrupt nodes"): for laboratories only.
     """
 
     population: str
@@ -105,6 +106,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     route: tuple[str, ...]
     suite: str = "sealed-box"
     open_seconds: float = 600.0
+    allow_corrupt: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_reports <= self.max_reports:
@@ -147,7 +149,8 @@ class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
 class Certificate(Document, frozen=True, kw_only=True):
     """What a round guarantees; `stage` is "plan" (before) or "final" (for the reports that arrived).
 
-    Signed by the accountant. `mechanism` holds the exact parameters that clients sample from.
+    Signed by the accountant. `mechanism` holds the exact parameters that clients sample from. `route` names the nodes
+    on whose headers and discards the accountant settles or releases: the round may run over these and no others.
     """
 
     label: ClassVar[str] = "certificate"
@@ -158,7 +161,7 @@ class Certificate(Document, frozen=True, kw_only=True):
     mechanism: Mechanism
     users: int
     honest: int
-    nodes: int
+    route: tuple[str, ...]
     adjacency: Adjacency
     max_distance: int
     delta: float
@@ -172,9 +175,17 @@ class Certificate(Document, frozen=True, kw_only=True):
     issued_at: int
     expires_at: int
 
+    @property
+    def nodes(self) -> int:
+        """Number of nodes on the route."""
+        return len(self.route)
+
 
 class RoundKey(Document, frozen=True, kw_only=True):
-    """A node's fresh public key for one position of one round; signed by the node."""
+    """A node's fresh public key for one position of one round; signed by the node.
+
+    `corrupt`: the node says that it writes down all it learns of the round.
+    """
 
     label: ClassVar[str] = "round-key"
     deployment: str
@@ -184,6 +195,7 @@ class RoundKey(Document, frozen=True, kw_only=True):
     suite: str
     public_key: str
     certificate_digest: str
+    corrupt: bool = False
 
 
 class Manifest(Document, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ RETRY_SECONDS: Final = 1.0
 QOS: Final = 1
 
 ONLINE: Final = b"online"
+CORRUPT: Final = b"online, corrupt"
+"""The status of a node that writes down all it knows."""
 OFFLINE: Final = b"offline"
 
 
@@ -53,18 +55,19 @@ def _client(broker: BrokerConfig, will: aiomqtt.Will | None = None) -> aiomqtt.C
 class Announcer:
     """Publishes retained documents, newest per topic, for as long as `run` runs. Never blocks its callers."""
 
-    def __init__(self, broker: BrokerConfig, will: aiomqtt.Will | None = None) -> None:
+    def __init__(self, broker: BrokerConfig, will: aiomqtt.Will | None = None, status: bytes = ONLINE) -> None:
         self._broker = broker
         self._will = will
+        self._status = status
         self._waiting: dict[str, bytes] = {}
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
 
     @classmethod
-    def with_status(cls, broker: BrokerConfig, topic: str) -> Announcer:
-        """An announcer whose owner is "online" on `topic` until the broker loses sight of it."""
-        announcer = cls(broker, aiomqtt.Will(topic, OFFLINE, QOS, retain=True))
-        announcer.publish(topic, ONLINE)
+    def with_status(cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE) -> Announcer:
+        """An announcer whose owner is "online" (or `status`) on `topic` until the broker loses sight of it."""
+        announcer = cls(broker, aiomqtt.Will(topic, OFFLINE, QOS, retain=True), status)
+        announcer.publish(topic, status)
         return announcer
 
     def publish(self, topic: str, payload: bytes) -> None:
@@ -78,7 +81,7 @@ class Announcer:
             try:
                 async with _client(self._broker, self._will) as client:
                     if self._will is not None:
-                        self.publish(self._will.topic, ONLINE)
+                        self.publish(self._will.topic, self._status)
                     await self._deliver(client)
             except aiomqtt.MqttError as error:
                 self._log.warning("broker away", host=self._broker.host, port=self._broker.port, error=str(error))

@@ -7,14 +7,15 @@ of ours is logged here and reaches the caller as an internal error without detai
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final, NoReturn
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 import structlog
 
 from shuffledp_core import errors
 from shuffledp_core.documents.models import Roster
+from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.tls import peer_name, role_of
 
 _KEY: Final = "shuffledp-error"
@@ -32,6 +33,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Rules = Mapping[str, frozenset[str]]
 """Full method name -> roles that may call it. A method without a rule is refused, but for health and reflection."""
 
+_Heard: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
+"""What surrounds a refusal, given the request, so that the caller hears it: `draining` where requests are streams."""
+
 _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 
 
@@ -41,11 +45,17 @@ async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
 
 
 class TypedErrors(grpc.aio.ServerInterceptor):
-    """Checks who may call what, and turns our errors into statuses that `translated` turns back."""
+    """Checks who may call what, and turns our errors into statuses that `translated` turns back.
 
-    def __init__(self, roster: Roster, rules: Rules) -> None:
+    `refused` is told the full method name and the error of every call that fails here.
+    """
+
+    def __init__(
+        self, roster: Roster, rules: Rules, refused: Callable[[str, Exception], None] = lambda _method, _error: None
+    ) -> None:
         self._roster = roster
         self._rules = rules
+        self._refused = refused
         self._log = structlog.get_logger()
 
     async def intercept_service(
@@ -62,7 +72,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         inner = getattr(handler, make.__name__.removesuffix("_rpc_method_handler"))
         guard = self._guard_stream if handler.response_streaming else self._guard_call
         return make(
-            guard(inner, details.method, roles),
+            guard(inner, details.method, roles, draining if handler.request_streaming else nullcontext),
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
@@ -73,12 +83,14 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             allowed = ", ".join(sorted(roles)) or "nobody"
             raise errors.AccessDenied(f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}")
 
-    def _guard_call(self, inner: Any, method: str, roles: frozenset[str]) -> Any:
+    def _guard_call(self, inner: Any, method: str, roles: frozenset[str], heard: _Heard) -> Any:
         async def call(request: Any, context: Context) -> Any:
             try:
-                self._check(context, method, roles)
+                async with heard(request):
+                    self._check(context, method, roles)
                 return await inner(request, context)
             except errors.ShuffleDPError as error:
+                self._refused(method, error)
                 await _abort(context, error)
             except Exception as error:
                 self._unexpected(method, error)
@@ -86,13 +98,15 @@ class TypedErrors(grpc.aio.ServerInterceptor):
 
         return call
 
-    def _guard_stream(self, inner: Any, method: str, roles: frozenset[str]) -> Any:
+    def _guard_stream(self, inner: Any, method: str, roles: frozenset[str], heard: _Heard) -> Any:
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
             try:
-                self._check(context, method, roles)
+                async with heard(request):
+                    self._check(context, method, roles)
                 async for response in inner(request, context):
                     yield response
             except errors.ShuffleDPError as error:
+                self._refused(method, error)
                 await _abort(context, error)
             except Exception as error:
                 self._unexpected(method, error)
@@ -102,6 +116,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
 
     def _unexpected(self, method: str, error: Exception) -> None:
         if not isinstance(error, grpc.aio.AbortError):
+            self._refused(method, error)
             self._log.exception("unexpected failure", method=method)
 
 

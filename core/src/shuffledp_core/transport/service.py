@@ -1,11 +1,10 @@
-"""The frame every service process runs in: mutual TLS, typed errors, health, reflection, graceful stop."""
+"""The frame every service process runs in: mutual TLS, typed errors, health, reflection, metrics, graceful stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
 import grpc
 import structlog
@@ -15,6 +14,7 @@ from grpc_reflection.v1alpha import reflection
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import PortInUseError
+from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
 
@@ -23,7 +23,11 @@ GRACE_SECONDS = 5.0
 
 
 class Service:
-    """A gRPC server of one party. `register` gets the server; `names` are the full service names for reflection."""
+    """A gRPC server of one party, and its page of metrics if the configuration asks for one.
+
+    `register` gets the server; `names` are the full service names for reflection; `metrics` are the role's own, by
+    default what every service has.
+    """
 
     def __init__(
         self,
@@ -32,10 +36,14 @@ class Service:
         rules: Rules,
         names: Sequence[str],
         register: Callable[[grpc.aio.Server], None],
+        metrics: ServiceMetrics | None = None,
     ) -> None:
         self._config = config
+        self.metrics = metrics or ServiceMetrics(config)
+        self._page: MetricsPage | None = None
         self._log = structlog.get_logger()
-        self.server = grpc.aio.server(interceptors=[TypedErrors(roster, rules)], options=server_options())
+        interceptor = TypedErrors(roster, rules, self.metrics.refused)
+        self.server = grpc.aio.server(interceptors=[interceptor], options=server_options())
         register(self.server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
@@ -43,7 +51,7 @@ class Service:
         self._credentials = server_credentials(config.keys, roster.tls_authority)
 
     async def start(self) -> int:
-        """Listens and reports healthy; the port. Raises `PortInUseError`."""
+        """Listens and reports healthy; the port. Raises `PortInUseError`, also for the page of metrics."""
         try:
             port = self.server.add_secure_port(self._config.listen, self._credentials)
         except RuntimeError as error:
@@ -51,6 +59,8 @@ class Service:
                 f"cannot listen on {self._config.listen}: the port is in use or the address is not this machine's; "
                 "stop the other process or change `listen`"
             ) from error
+        if self._config.metrics is not None:
+            self._page = MetricsPage(self.metrics.registry, self._config.metrics)
         await self.server.start()
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         self._log.info("listening", name=self._config.name, address=self._config.listen)
@@ -60,6 +70,8 @@ class Service:
         """No new calls; those under way get `GRACE_SECONDS`."""
         await self._health.enter_graceful_shutdown()
         await self.server.stop(GRACE_SECONDS)
+        if self._page is not None:
+            await asyncio.to_thread(self._page.close)
         self._log.info("stopped", name=self._config.name)
 
 
@@ -82,7 +94,5 @@ async def run_until_signal(service: Service, *, background: Sequence[Callable[[]
     finally:
         for task in (*tasks, waiter):
             task.cancel()
-        for task in (*tasks, waiter):
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, waiter, return_exceptions=True)  # what failed is raised above
         await service.stop()

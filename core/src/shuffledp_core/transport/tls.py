@@ -37,14 +37,24 @@ def server_credentials(keys: Path, authority: str) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], root_certificates=authority.encode(), require_client_auth=True)
 
 
-def channel_to(party: Party, keys: Path, roster: Roster) -> grpc.aio.Channel:
-    """A channel to exactly this party: its certificate must carry its roster name, wherever it listens."""
+def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool = False) -> grpc.aio.Channel:
+    """A channel to exactly this party: its certificate must carry its roster name, wherever it listens.
+
+    gRPC may let the channels of one process share connections; `own_connection` forbids it. A call that fails is not
+    repeated behind the caller's back: gRPC's own transparent retries can spin on a server that is going away, until
+    they have taken all memory.
+    """
     credentials = grpc.ssl_channel_credentials(
         root_certificates=roster.tls_authority.encode(),
         private_key=read_file(keys / "tls-key.pem", "TLS key"),
         certificate_chain=read_file(keys / "tls.pem", "TLS certificate"),
     )
-    options = [*_OPTIONS, ("grpc.ssl_target_name_override", party.name)]
+    options = [
+        *_OPTIONS,
+        ("grpc.enable_retries", 0),
+        ("grpc.ssl_target_name_override", party.name),
+        ("grpc.use_local_subchannel_pool", int(own_connection)),
+    ]
     return grpc.aio.secure_channel(party.address, credentials, options=options)
 
 

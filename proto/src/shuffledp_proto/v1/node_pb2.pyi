@@ -317,6 +317,7 @@ class WatchRoundResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     HEADER_FIELD_NUMBER: _builtins.int
+    CORRUPT_FIELD_NUMBER: _builtins.int
     phase: Global___RoundPhase.ValueType
     accepted: _builtins.int
     """Entry node: accepted submissions."""
@@ -331,6 +332,8 @@ class WatchRoundResponse(_message.Message):
     reason: _builtins.str
     header: _builtins.bytes
     """DONE only: signed document "batch", the header of the batch this node relayed."""
+    corrupt: _builtins.bool
+    """This node writes down all it learns of the round; its round key says the same, signed."""
     def __init__(
         self,
         *,
@@ -343,10 +346,11 @@ class WatchRoundResponse(_message.Message):
         error: _builtins.str = ...,
         reason: _builtins.str = ...,
         header: _builtins.bytes = ...,
+        corrupt: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "done", b"done", "error", b"error", "header", b"header", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "corrupt", b"corrupt", "done", b"done", "error", b"error", "header", b"header", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
+from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 
 _DECIMAL: Final = re.compile(r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})([eE][+-]?\d{1,2})?|[+-]?\d{1,19}/\d{1,19}")
@@ -33,6 +35,16 @@ class OutputFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class NamedCommands(TyperGroup):
+    """A group of commands that refuses an unknown name in one line, and says which there are."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See `click.Group.resolve_command`; raises `UsageError` for an unknown name."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise UsageError(f"no command {args[0]!r}; choose one of {', '.join(self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
 
 
 def whole(text: str | int) -> int:

@@ -19,6 +19,7 @@ from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLS
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.options import Circumstances
 from shuffledp_sim.accounting.padding import geo_padding, padding_note, sgdl_padding
+from shuffledp_sim.node_numbers import node_numbers
 
 LOCAL_KINDS: Final[dict[type, str]] = {
     LocalRandomiser: "local",
@@ -124,7 +125,7 @@ def question(
         setting=setting_of(typed, getattr(spec, "domain", None)),
         delta=typed.delta,
         rounds=typed.rounds,
-        corrupt=corrupt_nodes(typed.corrupt_nodes, typed.nodes),
+        corrupt=node_numbers(typed.corrupt_nodes, typed.nodes, "corrupt-nodes"),
         nodes=typed.nodes,
         notes=notes,
         asked=asked,
@@ -140,20 +141,6 @@ def setting_of(typed: Circumstances, domain: int | None) -> Setting:
         )
     honest = typed.users if typed.honest is None else typed.honest
     return Setting(typed.users, honest, typed.adjacency, typed.max_distance)
-
-
-def corrupt_nodes(text: str | None, nodes: int) -> frozenset[int]:
-    """The node numbers in a list such as "1,3"; `UsageError` for anything else or out of 1..nodes."""
-    if text is None or not text.strip():
-        return frozenset()
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UsageError(f"corrupt-nodes must be node numbers such as 1,3, not {text!r}") from error
-    for number in numbers:
-        if not 1 <= number <= nodes:
-            raise UsageError(f"corrupt-nodes must be from 1 to {nodes}, the number of nodes, not {number}")
-    return frozenset(numbers)
 
 
 def check_finite(name: str, value: float) -> None:

@@ -15,11 +15,11 @@ from shuffledp_sim.accounting.questions import (
     ParameterValue,
     Question,
     check_finite,
-    corrupt_nodes,
     exact,
     question,
     setting_of,
 )
+from shuffledp_sim.node_numbers import node_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) ->
     target = target_of(typed, sizes, epsilon)
     if kind != KRRHistogram.kind and target.max_value is None:
         raise UsageError(f"{kind} sums values: name --max-value")
-    if len(corrupt_nodes(typed.corrupt_nodes, typed.nodes)) == typed.nodes:
+    if len(node_numbers(typed.corrupt_nodes, typed.nodes, "corrupt-nodes")) == typed.nodes:
         raise CannotCertify(
             "with every node corrupt nothing is shuffled and only the local guarantee is left; "
             "leave an honest node, or certify a mechanism and read its eps_L"

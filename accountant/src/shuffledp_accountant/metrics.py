@@ -1,0 +1,72 @@
+"""What the accountant counts, and what every population has spent and has left.
+
+A statement composes all rounds of a population, which takes up to seconds: it is made anew in the background after a
+change, never while somebody reads the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_accountant.ledger.charges import State, Statement
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.transport.metrics import ServiceMetrics
+
+LOOK_SECONDS = 60.0
+"""How often the ledger is read without a change here: another accountant may write to the same database."""
+
+
+class AccountantMetrics(ServiceMetrics):
+    """The page of the accountant. ε in nats at the budget's δ; +Inf where no finite bound holds."""
+
+    def __init__(self, config: AccountantConfig) -> None:
+        super().__init__(config)
+        gauge = self.gauge
+        self.certificates = self.counter(
+            "shuffledp_accountant_certificates", "Certificates given, repetitions included", "stage"
+        )
+        self.releases = self.counter("shuffledp_accountant_releases", "Reservations given back, repetitions included")
+        self._limit = gauge("shuffledp_accountant_epsilon_limit", "Budget of the population", "population")
+        self._spent = gauge("shuffledp_accountant_epsilon_spent", "Spent and reserved", "population")
+        self._left = gauge("shuffledp_accountant_epsilon_left", "Budget less what is spent", "population")
+        self._delta = gauge("shuffledp_accountant_delta", "The delta of the population's budget", "population")
+        self._charges = gauge("shuffledp_accountant_charges", "Rounds in the ledger", "population", "state")
+        self._read = gauge("shuffledp_accountant_ledger_up", "1 when the ledger could be read the last time")
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """The ledger has changed: the figures are made anew soon."""
+        self._changed.set()
+
+    async def follow(self, populations: Iterable[str], statement: Callable[[str], Statement]) -> None:
+        """For ever: shows the statement of every population, now, at every change and every `LOOK_SECONDS`.
+
+        A ledger that cannot be read leaves the old figures, is logged, and tried again.
+        """
+        names = tuple(populations)
+        while True:
+            self._changed.clear()
+            try:
+                for name in names:
+                    self._show(name, await asyncio.to_thread(statement, name))
+                self._read.set(1)
+            except ShuffleDPError as error:
+                self._read.set(0)
+                structlog.get_logger().warning("ledger not read", error=type(error).__name__, reason=str(error))
+            try:
+                await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                continue
+
+    def _show(self, population: str, statement: Statement) -> None:
+        self._limit.labels(population).set(statement.budget.epsilon)
+        self._delta.labels(population).set(statement.budget.delta)
+        self._spent.labels(population).set(statement.spent.epsilon)
+        self._left.labels(population).set(statement.left)
+        states = [charge.state for charge in statement.charges]
+        for state in State:
+            self._charges.labels(population, state.value).set(states.count(state))

@@ -1,0 +1,27 @@
+"""Steps that must not be torn apart when the caller hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of `work`; a cancellation is passed on only after `work` has come to its own end."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is left to hear it
+        raise
+
+
+async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Runs blocking work off the event loop; when cancelled, first waits until the thread has come to its end."""
+    return await uninterrupted(asyncio.to_thread(function, *args, **kwargs))

@@ -1,0 +1,128 @@
+"""What every service process measures, and the page on which Prometheus reads it.
+
+Label values come from closed sets alone: parties of the roster, stages, phases, method and error names, populations.
+No metric has a label for a round, a user or a credential: the page must not tell who sent what, and a set of series
+that grows with every round would fill the memory of whoever collects it.
+
+One `ServiceMetrics`, with a registry of its own, per service object: nothing here is global, so several nodes may
+live in one process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from wsgiref.simple_server import WSGIServer
+
+from cryptography import x509
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+
+from shuffledp_core.clock import system_clock
+from shuffledp_core.config import ServiceConfig
+from shuffledp_core.errors import ConfigError, PortInUseError, ShuffleDPError
+from shuffledp_core.keys import read_file
+
+
+class ServiceMetrics:
+    """What is the same in every service. Roles derive from it and add their own to `registry`.
+
+    Args:
+        config: whose TLS certificate and state folder are watched.
+
+    Raises:
+        ConfigError: the TLS certificate cannot be read.
+    """
+
+    def __init__(self, config: ServiceConfig) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._refusals = self.counter("shuffledp_refusals", "Calls refused, by error class", "method", "reason")
+        self._unexpected = self.counter("shuffledp_unexpected_failures", "Calls that failed by no error of ours")
+        expiry = self.gauge("shuffledp_tls_certificate_expiry_timestamp_seconds", "When the own TLS certificate ends")
+        expiry.set(_certificate_end(config.keys / "tls.pem"))
+        clock = self.gauge("shuffledp_clock_timestamp_seconds", "The clock of this process, since 1970 (UTC)")
+        clock.set_function(lambda: system_clock() / 1000)
+        free = self.gauge("shuffledp_state_disk_free_bytes", "Free bytes of the disk with the state folder")
+        free.set_function(lambda: _disk(config.state)[0])
+        size = self.gauge("shuffledp_state_disk_size_bytes", "Size of the disk with the state folder")
+        size.set_function(lambda: _disk(config.state)[1])
+
+    def gauge(self, name: str, help_: str, *labels: str) -> Gauge:
+        """A new gauge on this page."""
+        return Gauge(name, help_, labels, registry=self.registry)
+
+    def counter(self, name: str, help_: str, *labels: str) -> Counter:
+        """A new counter on this page; its series end in `_total`."""
+        return Counter(name, help_, labels, registry=self.registry)
+
+    def refused(self, method: str, error: BaseException) -> None:
+        """Counts a failed call of a full gRPC method name. Only the error's class is looked at, never its text."""
+        if isinstance(error, ShuffleDPError):
+            self._refusals.labels(method.rpartition("/")[2], type(error).__name__).inc()
+        else:  # a bug, or a broken machine
+            self._unexpected.inc()
+
+
+class MetricsPage:
+    """An HTTP server for one registry, in threads of its own. It speaks plain HTTP: keep it on an inner network."""
+
+    def __init__(self, registry: CollectorRegistry, listen: str) -> None:
+        """Listens at once on host:port. Raises `ConfigError` for a bad address, `PortInUseError` for a taken one."""
+        host, port = _address(listen)
+        try:
+            started: tuple[WSGIServer, threading.Thread] = start_http_server(port, host, registry)
+        except OSError as error:
+            raise PortInUseError(
+                f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the address is not this "
+                "machine's; stop the other process or change `metrics`"
+            ) from error
+        self._server, self._thread = started
+
+    @property
+    def port(self) -> int:
+        """Where it listens; of interest when port 0 was asked for."""
+        return self._server.server_port
+
+    def close(self) -> None:
+        """Stops listening; blocks for up to half a second."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def children_resident_bytes() -> int:
+    """Memory of the direct children of this process, in bytes; 0 where the system has no /proc."""
+    return sum(_resident_of_child(entry) for entry in Path("/proc").glob("[0-9]*"))
+
+
+def _resident_of_child(entry: Path) -> int:
+    with suppress(OSError, ValueError, IndexError):  # it may end while we look
+        after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+        if int(after_name[1]) == os.getpid():
+            return int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _disk(folder: Path) -> tuple[float, float]:
+    """Free (for us) and all bytes of the disk; not-a-number where the folder is not there yet."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return float("nan"), float("nan")
+    return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+
+
+def _certificate_end(file: Path) -> float:
+    try:
+        return x509.load_pem_x509_certificate(read_file(file, "TLS certificate")).not_valid_after_utc.timestamp()
+    except ValueError as error:
+        raise ConfigError(f"{file} is not a PEM certificate") from error
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"metrics must be host:port, not {listen!r}")
+    return host.strip("[]"), int(port)

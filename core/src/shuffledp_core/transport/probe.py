@@ -1,0 +1,84 @@
+"""`python -m shuffledp_core.transport.probe CONFIG`: does the service of this configuration answer that it is healthy?
+
+The health check of container images, and of people: it uses the service's own keys and configuration file, asks over
+mutual TLS as every caller does, and ends with 0 when the service says that it serves. It needs nothing secret that the
+service has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+
+import grpc
+import msgspec
+from grpc_health.v1 import health_pb2
+
+from shuffledp_core.config import ServiceConfig, load_config
+from shuffledp_core.documents.models import Party
+from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
+from shuffledp_core.keys import load_roster
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import channel_to
+
+TIMEOUT_SECONDS: Final = 5.0
+"""How long the service may take to answer; a healthy one needs milliseconds."""
+
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where to ask, not where to listen
+
+
+class ProbedConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """What every service has in common; the keys of one kind of service are its own business."""
+
+
+async def probe(config: ServiceConfig) -> None:
+    """Asks the service where it listens on this machine; returns when it serves.
+
+    Raises:
+        ConfigError: the configuration, its keys or its roster cannot be used.
+        DocumentError: the roster is not signed by the pinned root key.
+        UnreachableError: nobody answers there within `TIMEOUT_SECONDS`, or the service says that it does not serve.
+        NodeFault: it answers with another failure.
+    """
+    roster = load_roster(config.roster, config.root_key)
+    named = [party for party in roster.parties if party.name == config.name]
+    if not named:
+        raise ConfigError(f"the roster of {roster.deployment!r} has no party {config.name!r}; check `name`")
+    async with channel_to(_here(named[0], config.listen), config.keys, roster) as channel, translated(config.name):
+        serves = await ask_health(channel)
+    if not serves:
+        raise UnreachableError(f"{config.name} answers, but does not serve: it is stopping")
+
+
+async def ask_health(channel: grpc.aio.Channel) -> bool:
+    """Whether the service behind a channel says that it serves. Raises `grpc.aio.AioRpcError` when nobody answers."""
+    check = channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    answer = await check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _here(party: Party, listen: str) -> Party:
+    """The party at the address it listens on, as seen from its own machine."""
+    host, _, port = listen.rpartition(":")
+    return msgspec.structs.replace(party, address=f"{_ANYWHERE.get(host, host)}:{port}")
+
+
+def main() -> None:
+    """Entry point; one argument, the configuration file. One line on standard error says why it is not healthy."""
+    try:
+        if len(sys.argv) != 2:
+            raise UsageError("usage: python -m shuffledp_core.transport.probe CONFIG")
+        asyncio.run(probe(load_config(Path(sys.argv[1]), ProbedConfig)))
+    except ShuffleDPError as error:
+        sys.stderr.write(f"probe: {error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

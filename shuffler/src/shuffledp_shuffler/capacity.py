@@ -1,0 +1,61 @@
+"""How fast this node peels, measured on its own workers when it starts: what a round's peel rate is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peeling import PeelPool
+
+ONIONS: Final = 1024
+"""In one piece: about 35 ms of peeling, of which handing over is a few hundredths."""
+
+RUN_SECONDS: Final = 0.4
+"""How long each of the two measurements goes on; a started run is finished."""
+
+_GEOMETRY: Final = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
+_ROUND: Final = "capacity"
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Onions per second in the default suite: of one worker by itself, and of all workers at once."""
+
+    alone: float
+    saturated: float
+
+
+async def measure(pool: PeelPool) -> Capacity:
+    """The peel rates of warm workers; about a second.
+
+    Each is the best of some short runs, the one that was disturbed least: the rate of an idle machine, which a node
+    that shares its processors does not reach.
+    """
+    layer, piece = await asyncio.to_thread(_sealed)
+    alone = await _rate(pool, layer, [piece])
+    saturated = await _rate(pool, layer, [piece] * (2 * pool.workers))
+    return Capacity(alone, saturated)
+
+
+async def _rate(pool: PeelPool, layer: Layer, pieces: list[bytes]) -> float:
+    end, best = time.perf_counter() + RUN_SECONDS, 0.0
+    while time.perf_counter() < end:
+        began = time.perf_counter()
+        await pool.peel(layer, pieces, lambda _: None)
+        best = max(best, len(pieces) * ONIONS / (time.perf_counter() - began))
+    return best
+
+
+def _sealed() -> tuple[Layer, bytes]:
+    suite = suite_named(_GEOMETRY.suite)
+    private, public = suite.generate()
+    seal = suite.sealer(public, binding(_ROUND, 2))
+    width = _GEOMETRY.record_bytes(3)
+    return Layer(_GEOMETRY, _ROUND, 2, private), b"".join(seal(system_random(width)) for _ in range(ONIONS))

@@ -1,0 +1,275 @@
+"""A node that is corrupt on purpose: it keeps to the protocol, and writes down all that it knows.
+
+For laboratories: the promise is (ε, δ) while one node is honest and ε_L when none is, and an attack that joins these
+logs shows both. A corrupt node says so in its round key, and with it in every manifest, in its status and in its log.
+docs/protocol.md, section "Corrupt nodes".
+
+LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner only:
+    header         a `LogHeader` as JSON, in bytes: what the log is of, and the SHA-256 of every other array
+    permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the pool holds m
+                   records of each user, in the order of the spool; elsewhere it is the incoming batch, peeled
+    incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1: envelopes, others: records
+    outgoing       uint8 (records, 16): the same of every record that went out, in the order of the batch
+    credentials    uint8 (users, 32), at node 1 only: who sent each envelope, in the order of the spool
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import ConfigError, CorruptLogError
+from shuffledp_shuffler.files import commit_part, make_folder, open_part
+from shuffledp_shuffler.mixing import Recorder
+from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.permutation import Records
+from shuffledp_shuffler.round_state import ENTRY, RoundRecord
+
+VERSION: Final = 1
+LINK_BYTES: Final = 16
+"""Bytes of SHA-256 by which records of two logs are joined; two of 2^40 meet with probability below 2^-48."""
+
+CREDENTIAL_BYTES: Final = 32
+SUFFIX: Final = ".npz"
+
+_ROWS: Final = 2**14
+"""Records digested at a time."""
+
+_HEADER: Final = "header"
+
+_UNREADABLE: Final = (
+    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, OverflowError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, msgspec.MsgspecError,
+)  # fmt: skip
+"""What zip, numpy and JSON raise for bytes that are none of theirs."""
+
+Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
+"""The arrays of a log by name."""
+
+
+class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a log is of. `batch` is the digest of the batch that was relayed; `arrays` the SHA-256 of each array."""
+
+    version: int
+    deployment: str
+    round_id: str
+    node: str
+    position: int
+    users: int
+    records: int
+    batch: str
+    arrays: dict[str, str]
+
+    @property
+    def units(self) -> int:
+        """What came in: envelopes at node 1, records elsewhere."""
+        return self.users if self.position == ENTRY else self.records
+
+
+@dataclass(frozen=True)
+class CorruptLog:
+    """What one corrupt node knows of one round; shapes as in the module's docstring. `credentials` at node 1 only."""
+
+    header: LogHeader
+    permutation: NDArray[np.int64]
+    incoming: NDArray[np.uint8]
+    outgoing: NDArray[np.uint8]
+    credentials: NDArray[np.uint8] | None
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """Where a corrupt node writes, and under which name."""
+
+    folder: Path
+    deployment: str
+    node: str
+
+    @classmethod
+    def into(cls, folder: Path, deployment: str, node: str) -> Corruption:
+        """Makes the folder; `ConfigError` when that cannot be."""
+        try:
+            make_folder(folder)
+        except OSError as error:
+            raise ConfigError(f"cannot use the folder {folder} for --corrupt: {error.strerror}") from error
+        return cls(folder, deployment, node)
+
+    def recorder(self, record: RoundRecord, layer: Layer, source: Path, index: Path) -> Recorder | None:
+        """What `mix` calls once the permuted batch is on disk; None for a round whose key does not say "corrupt".
+
+        A round that is mixed again after a crash is recorded again, before anything is relayed: the log that stays is
+        of the order that was sent. A log that cannot be written is reported, and the round goes on.
+
+        Args:
+            record: the round, its number of users known.
+            layer: what the mix takes off.
+            source: the packed units that are mixed.
+            index: the spool's SQLite file, read at node 1.
+        """
+        if not record.own_key().corrupt:
+            return None
+
+        def write(records: Records, order: NDArray[np.intp], batch: str) -> None:
+            units = record.accepted if record.is_entry else len(records)
+            try:
+                incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
+                arrays: Arrays = {
+                    "permutation": order.astype(np.int64),
+                    "incoming": link_digests(incoming),
+                    "outgoing": link_digests(records)[order],
+                }
+                if record.is_entry:
+                    arrays["credentials"] = _senders(incoming, index)
+                write_log(self.folder / f"{record.round_id}{SUFFIX}", self._header(record, batch, arrays), arrays)
+            except (OSError, sqlite3.Error) as error:
+                structlog.get_logger().error("log not written", round=record.round_id, reason=str(error))
+
+        return write
+
+    def _header(self, record: RoundRecord, batch: str, arrays: Arrays) -> LogHeader:
+        return LogHeader(
+            version=VERSION,
+            deployment=self.deployment,
+            round_id=record.round_id,
+            node=self.node,
+            position=record.position,
+            users=record.accepted,
+            records=len(arrays["permutation"]),
+            batch=batch,
+            arrays={name: _sha256(array) for name, array in arrays.items()},
+        )
+
+
+def link_digests(records: Records) -> NDArray[np.uint8]:
+    """The first 16 bytes of the SHA-256 of every record; shape (records, 16). Memory: the result and one piece."""
+    links = np.empty((len(records), LINK_BYTES), dtype=np.uint8)
+    for start in range(0, len(records), _ROWS):
+        piece = np.ascontiguousarray(records[start : start + _ROWS])
+        joined = b"".join(hashlib.sha256(row).digest()[:LINK_BYTES] for row in piece)
+        links[start : start + len(piece)] = np.frombuffer(joined, dtype=np.uint8).reshape(-1, LINK_BYTES)
+    return links
+
+
+def write_log(path: Path, header: LogHeader, arrays: Arrays) -> None:
+    """Puts a log in its place, whole. `OSError` when the disk refuses."""
+    head = np.frombuffer(msgspec.json.encode(header), dtype=np.uint8)
+    with open_part(path) as file:
+        np.savez(file, allow_pickle=False, **{_HEADER: head}, **arrays)
+        commit_part(path, file)
+
+
+def read_log(path: Path) -> CorruptLog:
+    """The log in a file, checked.
+
+    1. It is whole, of this version, and every array has the digest that the header says.
+    2. The arrays have the shapes that the header's counts give; credentials are there at node 1, and only there.
+    3. The permutation is one.
+
+    Raises:
+        CorruptLogError: names the file and what is wrong.
+    """
+    try:  # 1
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            header = msgspec.json.decode(found[_HEADER].tobytes(), type=LogHeader)
+            arrays = {name: found[name] for name in header.arrays}
+    except _UNREADABLE as error:
+        raise CorruptLogError(f"{path} is torn, or no log of a corrupt node: {error}; copy it again") from error
+    if header.version != VERSION:
+        raise CorruptLogError(f"{path} has version {header.version}, this software reads {VERSION}")
+    for name, array in arrays.items():
+        if _sha256(array) != header.arrays[name]:
+            raise CorruptLogError(f"{path}: {name} does not have the digest in the header; copy the log again")
+    _check_arrays(path, header, arrays)  # 2
+    if not np.array_equal(np.sort(arrays["permutation"]), np.arange(header.records)):  # 3
+        raise CorruptLogError(f"{path}: the permutation is none of {header.records} records")
+    return CorruptLog(header, arrays["permutation"], arrays["incoming"], arrays["outgoing"], arrays.get("credentials"))
+
+
+def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, CorruptLog]:
+    """The logs of one round anywhere below `folder`, by position on the route.
+
+    1. There is one at least.
+    2. Each is of this round and deployment.
+    3. No two are of one position.
+    4. All count the same users and records.
+
+    Raises:
+        CorruptLogError: one of these, or a log that `read_log` refuses.
+    """
+    paths = sorted(folder.rglob(f"{round_id}{SUFFIX}"))
+    if not paths:  # 1
+        others = sorted({path.stem for path in folder.rglob(f"*{SUFFIX}")})
+        raise CorruptLogError(
+            f"{folder} holds no log of round {round_id}; it holds logs of: {', '.join(others) or 'no round'}"
+        )
+    logs: dict[int, CorruptLog] = {}
+    for path in paths:
+        log = read_log(path)
+        found = (log.header.deployment, log.header.round_id)
+        if found != (deployment, round_id):  # 2
+            raise CorruptLogError(
+                f"{path} is of round {found[1]} of deployment {found[0]!r}, not of {round_id} of {deployment!r}"
+            )
+        if log.header.position in logs:  # 3
+            raise CorruptLogError(f"{path} is a second log of position {log.header.position}; keep the right one")
+        logs[log.header.position] = log
+    _check_alike(log.header for log in logs.values())  # 4
+    return logs
+
+
+def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
+    wanted: dict[str, tuple[tuple[int, ...], type]] = {
+        "permutation": ((header.records,), np.int64),
+        "incoming": ((header.units, LINK_BYTES), np.uint8),
+        "outgoing": ((header.records, LINK_BYTES), np.uint8),
+    }
+    if header.position == ENTRY:
+        wanted["credentials"] = ((header.users, CREDENTIAL_BYTES), np.uint8)
+    for name in sorted(wanted.keys() ^ arrays.keys()):
+        raise CorruptLogError(f"{path}: {name} {'is missing' if name in wanted else 'does not belong there'}")
+    for name, (shape, kind) in wanted.items():
+        if arrays[name].shape != shape or arrays[name].dtype != kind:
+            raise CorruptLogError(f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}")
+    if header.users < 1 or header.records % header.users:
+        raise CorruptLogError(f"{path}: {header.records} records are no whole number for each of {header.users} users")
+
+
+def _check_alike(headers: Iterable[LogHeader]) -> None:
+    counts = {(header.users, header.records) for header in headers}
+    if len(counts) > 1:
+        raise CorruptLogError(f"the logs disagree on users and records: {sorted(counts)}; one is of another run")
+
+
+def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
+    """The credential of every envelope, found in the spool's index by the envelope's digest."""
+    database = sqlite3.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        packed = b"".join(digest + who for digest, who in database.execute("SELECT digest, credential FROM accepted"))
+    finally:
+        database.close()
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(-1, 32 + CREDENTIAL_BYTES)
+    known = as_keys(rows[:, :32])
+    order = np.argsort(known)
+    wanted = b"".join(hashlib.sha256(envelope.tobytes()).digest() for envelope in envelopes)
+    places = np.searchsorted(known[order], as_keys(np.frombuffer(wanted, dtype=np.uint8).reshape(-1, 32)))
+    return np.ascontiguousarray(rows[order[places], 32:])
+
+
+def as_keys(rows: NDArray[np.uint8]) -> NDArray[np.bytes_]:
+    """Rows as single values that can be sorted and searched, byte by byte."""
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").ravel()
+
+
+def _sha256(array: NDArray[np.uint8] | NDArray[np.int64]) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()

@@ -1,0 +1,50 @@
+"""What a node has in hand, looked up when its page of metrics is read: rounds by phase, records in work, spool bytes.
+
+Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or after the change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from shuffledp_shuffler.live import LiveRound, Snapshot
+from shuffledp_shuffler.round_state import Phase
+from shuffledp_shuffler.store import Store
+
+WORKING: Final = (Phase.MIXING, Phase.RELAYING)
+
+
+@dataclass(frozen=True)
+class Inventory(Collector):
+    """A Prometheus collector over the live rounds and the disk of one node."""
+
+    rounds: Callable[[], Sequence[LiveRound]]
+    store: Store
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """See `prometheus_client.registry.Collector`."""
+        now = [live.snapshot() for live in self.rounds()]
+        phases = Counter(one.record.phase for one in now)
+        yield _family("shuffledp_node_rounds", "Rounds at this node", "phase", {p: phases[p] for p in Phase})
+        total = {phase: sum(one.total for one in _in(phase, now)) for phase in WORKING}
+        yield _family("shuffledp_node_pool_records", "Records in work", "phase", total)
+        done = {phase: sum(one.done for one in _in(phase, now)) for phase in WORKING}
+        yield _family("shuffledp_node_pool_done_records", "Of these, through the phase", "phase", done)
+        yield _family("shuffledp_node_spool_bytes", "Bulk data on disk", "file", self.store.spool_bytes())
+
+
+def _in(phase: Phase, snapshots: Sequence[Snapshot]) -> Iterable[Snapshot]:
+    return (one for one in snapshots if one.record.phase is phase)
+
+
+def _family(name: str, help_: str, label: str, values: dict[Phase, int] | dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_, labels=[label])
+    for key, value in values.items():
+        family.add_metric([str(key)], value)
+    return family

@@ -1,0 +1,61 @@
+"""What a mix node counts: submissions, records, bytes, rounds, and the seconds and rate of every stage.
+
+`NodeMetrics` holds what happens, counted where it happens; `inventory` adds what is there when the page is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from shuffledp_core.config import ServiceConfig
+from shuffledp_core.transport.metrics import ServiceMetrics, children_resident_bytes
+from shuffledp_shuffler.round_state import Phase
+
+PEEL: Final = "peel"
+CHECK: Final = "check"
+PERMUTE: Final = "permute"
+WRITE: Final = "write"
+RELAY: Final = "relay"
+
+STAGES: Final = (CHECK, PEEL, PERMUTE, WRITE, RELAY)
+"""Stages of a node's work on a round: repeated onions are looked for, a layer is peeled, the pool is permuted and
+written, the batch is relayed. A node in the middle checks before it peels, the entry node after it."""
+
+DELETED: Final = "deleted"
+"""Outcome of a round that the analyst gave up before it ended here."""
+
+
+class NodeMetrics(ServiceMetrics):
+    """The page of a mix node. Counting is safe from any thread."""
+
+    def __init__(self, config: ServiceConfig) -> None:
+        super().__init__(config)
+        counter, gauge = self.counter, self.gauge
+        self.accepted = counter("shuffledp_node_submissions_accepted", "Submissions on disk; repetitions do not count")
+        self.records = counter("shuffledp_node_records", "Records through a phase, as it goes", "phase")
+        self.batch_bytes = counter("shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction")
+        self.rounds_ended = counter("shuffledp_node_rounds_ended", "Rounds by end: done, deleted, error", "outcome")
+        self._seconds = gauge("shuffledp_node_stage_seconds", "Duration of a stage when it last ended", "stage")
+        self._rate = gauge("shuffledp_node_stage_records_per_second", "Rate of a stage when it last ended", "stage")
+        self.capacity = gauge(
+            "shuffledp_node_peel_capacity_records_per_second", "Measured at start: one worker, all workers", "workers"
+        )
+        self.corrupt = gauge("shuffledp_node_corrupt", "1 for a node that was told to misbehave, for an experiment")
+        memory = gauge("shuffledp_node_workers_resident_bytes", "Memory of the peeling processes together")
+        memory.set_function(children_resident_bytes)
+        for direction in ("in", "out"):  # from the start: a rise from nothing is no rise to Prometheus
+            self.batch_bytes.labels(direction)
+        for phase in (Phase.MIXING, Phase.RELAYING):
+            self.records.labels(phase)
+
+    @contextmanager
+    def timed(self, stage: str, records: int) -> Iterator[None]:
+        """Keeps how long the block takes for so many records; a block that fails leaves no figure."""
+        began = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - began
+        self._seconds.labels(stage).set(seconds)
+        self._rate.labels(stage).set(records / max(seconds, 1e-9))

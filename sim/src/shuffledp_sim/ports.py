@@ -1,0 +1,39 @@
+"""Ports of this machine for servers that are started, stopped and started again."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+
+class Ports:
+    """`count` different ports of the loopback interface that nobody else is given until `close`.
+
+    Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's, asyncio's and
+    Prometheus' do) can listen on such a port, and again after a restart, but the kernel gives it to no other program
+    and to no outgoing connection meanwhile; until somebody listens, connections are refused.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._sockets = [socket.socket() for _ in range(count)]
+        for one in self._sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        self.numbers: list[int] = [one.getsockname()[1] for one in self._sockets]
+
+    def close(self) -> None:
+        """Lets all of them go. Safe to call twice."""
+        for one in self._sockets:
+            one.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
