@@ -9,7 +9,7 @@ import pytest
 from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.sealing import sealing_pool
 
-IMPATIENT = {
+IMPATIENT: dict[str, dict[str, float | str]] = {
     "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},
     "node": {"relay_seconds": 20.0},
 }
@@ -20,11 +20,16 @@ IMPATIENT = {
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
     """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module.
 
-    A module that restarts parties within a round sets `PATIENT = True`: they are waited for as in production.
+    A module that restarts parties within a round sets `PATIENT = True`: they are waited for as in production. One that
+    sets `OBSERVED = True` has a page of metrics at every service and logs everything.
     """
     folder = tmp_path_factory.mktemp("system")
-    settings = None if getattr(request.module, "PATIENT", False) else IMPATIENT
-    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=settings)
+    settings = {} if getattr(request.module, "PATIENT", False) else IMPATIENT
+    observed = getattr(request.module, "OBSERVED", False)
+    if observed:
+        roles = ("node", "analyst", "accountant")
+        settings = {role: {**settings.get(role, {}), "log_level": "debug"} for role in roles}
+    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=settings, metrics=observed)
     try:
         asyncio.run(local.start())
         yield local

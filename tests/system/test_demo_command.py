@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> No
         (["--users", "30000"], 2, "20190"),
         (["--data", "nowhere.csv"], 2, "nowhere.csv"),
         (["--colour", "red"], 2, "--colour"),
+        (["--corrupt", "1,4"], 2, "from 1 to 3, the number of nodes, not 4"),
+        (["--corrupt", "2,2"], 2, "node 2 more than once"),
+        (["--corrupt", "all"], 2, "'all'"),
     ],
 )
 def test_bad_input_is_named_before_anything_is_started(
@@ -76,6 +80,15 @@ def test_a_column_that_is_not_there_or_not_whole_is_named(tmp_path: Path) -> Non
     assert "line 2" in demo(tmp_path, "--data", "people.csv", "--column", "height", "--users", "2").stderr
 
 
+@pytest.fixture
+def ctrl_c_counts() -> Iterator[None]:
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and with them every child: not here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_counts")
 def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> None:
     began = subprocess.Popen(
         [*COMMAND, "demo", "--users", "2000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -14,6 +14,9 @@ from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLS
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
 from shuffledp_sim.accounting.options import Format, OutputFormat
+from shuffledp_sim.attacks.app import attack_app
+from shuffledp_sim.audit.app import audit_app
+from shuffledp_sim.node_numbers import node_numbers
 
 app = typer.Typer(
     name="shuffledp",
@@ -25,6 +28,8 @@ app = typer.Typer(
 keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(certify_app, name="certify")
+app.add_typer(attack_app, name="attack")
+app.add_typer(audit_app, name="audit")
 app.command()(calibrate)
 app.command()(advise)
 app.command()(verify)
@@ -56,6 +61,9 @@ def demo(
     column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
     out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
+    corrupt: Annotated[
+        str | None, typer.Option(help="Nodes that write down all they know, and an attack with it.", metavar="I,J")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Runs a whole round on this machine: real processes, real onions, simulated users."""
@@ -74,6 +82,7 @@ def demo(
         column=column,
         max_value=max_value,
         out=out,
+        corrupt=node_numbers(corrupt, nodes, "--corrupt"),
     )
     run_demo_command(options, as_json=output is OutputFormat.JSON)
 
@@ -95,6 +104,9 @@ def round_(
     route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
     suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
     open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
+    allow_corrupt: Annotated[
+        bool, typer.Option("--allow-corrupt", help="Laboratories only: nodes may write down who sent what.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
     output: Format = OutputFormat.TEXT,
 ) -> None:
@@ -119,6 +131,7 @@ def round_(
             route=tuple(route or (node.name for node in open_deployment(keys).roster.nodes())),
             suite=suite,
             open_seconds=open_seconds,
+            allow_corrupt=allow_corrupt,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
@@ -132,15 +145,18 @@ def keys_init(
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
     host: Annotated[str, typer.Option(help="Host of every address.")] = "127.0.0.1",
     first_port: Annotated[int, typer.Option(min=1, max=65000, help="node-1's port; the others follow.")] = 7001,
+    address: Annotated[
+        list[str] | None, typer.Option(help="PARTY=HOST:PORT instead of --host and --first-port; repeatable.")
+    ] = None,
     population: Annotated[str, typer.Option(help="Name of the population.")] = "demo",
     client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
 ) -> None:
     """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
-    from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment, write_client
+    from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses, write_client
 
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
-    addresses = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
-    deployment = create_deployment(folder, addresses, population=population)
+    regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
+    deployment = create_deployment(folder, replace_addresses(regular, address or []), population=population)
     for name in client or []:
         write_client(folder / "clients" / name, deployment, population)
     typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")

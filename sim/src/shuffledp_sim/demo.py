@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp_core.documents.models import RoundPlan
+from shuffledp_client.transport import AnalystReader
+from shuffledp_core.documents.models import Manifest, Result, RoundPlan
+from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.transport.tls import CLIENT
 from shuffledp_sim.columns import load_column
 from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport, print_report, write_files
+from shuffledp_sim.report import RoundReport, print_report, write_documents, write_report
 from shuffledp_sim.rounds import StageClock, run_round
 from shuffledp_sim.sealing import sealing_pool, warm
 
@@ -38,7 +44,7 @@ OPEN_SECONDS: Final = 7200.0
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The options of `shuffledp demo`."""
+    """The options of `shuffledp demo`; `corrupt` holds numbers from 1 to `nodes`."""
 
     users: int = 2000
     mechanism: str = "geo-shuffle"
@@ -52,6 +58,7 @@ class DemoOptions:
     column: str | None = None
     max_value: int = 20
     out: Path = Path("out")
+    corrupt: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         suite_named(self.suite)
@@ -66,17 +73,34 @@ class DemoOptions:
 def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
     """Runs the round, prints the answer, leaves the documents in `options.out`/<round> and no process behind."""
     with Stages(Console(stderr=True)) as stages:
-        report, keys = asyncio.run(run_demo(options, stages))
-    folder = options.out / report.round_id
-    write_files(report, folder, keys)
+        report, folder = play_round(options, stages)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
         print_report(report, Console(), folder)
 
 
+def play_round(options: DemoOptions, stages: Stages) -> tuple[RoundReport, Path]:
+    """One round with all its files, and what its corrupt nodes, if any, could do with their logs; the files' folder.
+
+    Raises:
+        ShuffleDPError: whatever ended the round.
+    """
+    report, keys = asyncio.run(run_demo(options, stages))
+    folder = options.out / report.round_id
+    write_documents(report, folder, keys)
+    if options.corrupt:
+        from shuffledp_sim.attacks.tracing import load_captured, trace_round
+
+        report = replace(report, trace=trace_round(load_captured(folder)))
+    write_report(report, folder)
+    return report, folder
+
+
 async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, dict[str, bytes]]:
     """One round over processes of its own; with the roster and root key, to verify the documents by later.
+
+    Of a round with corrupt nodes, what these wrote is left in `options.out`/<round>.
 
     Raises:
         ShuffleDPError: whatever ended the round.
@@ -84,19 +108,40 @@ async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, d
     column = load_column(options.data, options.column, users=options.users, max_value=options.max_value)
     clock = StageClock()
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
-        system = LocalSystem(Path(folder), nodes=options.nodes, budget=_budget(options))
+        system = LocalSystem(Path(folder), nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt)
         try:
             with clock.stage("start"):
                 stages.update("start", 0, len(system.processes))
                 started = partial(stages.update, "start")
                 await asyncio.gather(system.start(started), warm(pool))
             plan = plan_of(system, options)
-            report = await run_round(system, plan, column.values, pool, stages, clock, capped=column.capped)
+            who: list[bytes] = []
+            report = await run_round(
+                system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=who
+            )
+            if options.corrupt:
+                await keep_evidence(system, report, who, column.values, options.out / report.round_id)
             keys = {name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")}
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             system.stop()
     return report, keys
+
+
+async def keep_evidence(
+    system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
+) -> None:
+    """The board, the corrupt nodes' logs, and the truth to measure by, into a round's folder; see `attacks.tracing`."""
+    from shuffledp_sim.attacks.tracing import BOARD, LOGS, keep_truth
+
+    deployment, result = system.deployment, from_json(report.documents["result"].body, Result)
+    geometry = from_json(report.documents["manifest"].body, Manifest).geometry
+    async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
+        board = await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
+    keep_truth(folder, credentials, values)
+    (folder / BOARD).write_bytes(board)
+    for name in system.corrupt:
+        shutil.copytree(system.logs_of(name), folder / LOGS / name)
 
 
 def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
@@ -117,6 +162,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
         route=system.route,
         suite=options.suite,
         open_seconds=OPEN_SECONDS,
+        allow_corrupt=bool(options.corrupt),
     )
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +28,11 @@ from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.transport import AnalystReader, EntryNode, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import system_clock
+from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.pki import issue_credentials
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.pki import Deployment, issue_credentials
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.sealing import WORKERS, seal_users
 
@@ -44,7 +46,7 @@ ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
 
 ANY_ROUND: Final = Policy(
-    epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, distance=1, operators=1, messages=1_000_000
+    epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, distance=1, operators=1, messages=1_000_000, allow_corrupt=True
 )
 """Simulated users take part in whatever the experiment asks; real users choose their own limits."""
 
@@ -53,28 +55,66 @@ class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
     """A process of the simulator died, not one of the system's."""
 
 
+class System(Protocol):
+    """What simulated users need of a running system; `processes.LocalSystem` is one, `DeployedSystem` another."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """Its keys, the enrolment key of the population among them."""
+        ...
+
+    @property
+    def population(self) -> str:
+        """Whose credentials the users get."""
+        ...
+
+    @property
+    def broker(self) -> BrokerConfig | None:
+        """Where rounds are announced; None: only the analyst is asked."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeployedSystem:
+    """A system whose processes run elsewhere."""
+
+    deployment: Deployment
+    population: str
+    broker: BrokerConfig | None
+
+
 class Fleet:
     """One user per value, for one round.
 
     Args:
-        system: the running processes.
+        system: where it runs.
         round_id: the round to take part in.
         values: shape (users,), int64, inside the round's domain.
         pool: sealing processes (`sealing.sealing_pool`).
         stages: where progress is shown.
         seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from then until the
             last receipt (most uploads happen while others still seal).
+        tolerated: refusals that are counted in `refused` and end nothing; any other error of a user ends `submit`.
+
+    Attributes:
+        accepted: users who hold a checked receipt.
+        refused: users who were refused, by the name of the error.
     """
 
     def __init__(
         self,
-        system: LocalSystem,
+        system: System,
         round_id: str,
         values: NDArray[np.int64],
         pool: ProcessPoolExecutor,
         stages: Stages,
         seconds: dict[str, float],
+        *,
+        tolerated: tuple[type[ShuffleDPError], ...] = (),
     ) -> None:
+        self.accepted = 0
+        self.refused: Counter[str] = Counter()
+        self._tolerated = tolerated
         self._pool = pool
         self._system = system
         self._round_id = round_id
@@ -83,28 +123,31 @@ class Fleet:
         self._seconds = seconds
         self._keys = system.deployment.keys_of(CLIENT)
         self._roster = system.deployment.roster
+        self.credentials: list[bytes] = []
+        """Of the users that have begun to submit, in the order of their values; what an attack is measured by."""
         self._kept: list[bytes] = []
         self._sample: PreparedSubmission | None = None
-        self._sealed = self._uploaded = 0
+        self._sealed = 0
 
     async def find_round(self) -> VerifiedRound:
         """The verified round, as every client finds it."""
 
         def verified(data: bytes) -> VerifiedRound:
-            population, now = self._system.population, system_clock()
-            return verify_round(parse_announcement(data), self._roster, ANY_ROUND, population, now, self._round_id)
+            return verified_for(self._system, data, self._round_id)
 
         return await find_round(self._roster, self._keys, self._system.broker, verified, round_id=self._round_id)
 
-    async def submit(self) -> None:
-        """Every user seals and submits; returns when each holds a checked receipt.
+    async def submit(self, verified: VerifiedRound | None = None) -> None:
+        """Every user seals and submits; returns when each holds a checked receipt or was refused as tolerated.
+
+        Args:
+            verified: the round when the caller has found it already.
 
         Raises:
             ShuffleDPError: what the first failing user was told, or a sealing process died.
         """
-        verified = await self.find_round()
         try:
-            await self._seal_and_upload(verified, time.perf_counter())
+            await self._seal_and_upload(verified or await self.find_round(), time.perf_counter())
         except BrokenProcessPool as error:
             raise FleetFailed("a sealing process of the simulator died; is the machine out of memory?") from error
 
@@ -128,11 +171,8 @@ class Fleet:
 
             async def upload(one: PreparedSubmission) -> None:
                 async with uploads:
-                    await entries[self._uploaded % CONNECTIONS].submit(one)
-                self._kept.append(one.messages)
-                self._sample = one
-                self._uploaded += 1
-                self._stages.update("upload", self._uploaded, len(self._values))
+                    await self._upload(entries[self.accepted % CONNECTIONS], one)
+                self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
 
             tasks = []
             for users in self._chunks(verified):
@@ -141,14 +181,20 @@ class Fleet:
             await _all_or_first_failure(tasks)
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
+    async def _upload(self, entry: EntryNode, one: PreparedSubmission) -> None:
+        try:
+            await entry.submit(one)
+        except self._tolerated as error:
+            self.refused[type(error).__name__] += 1
+            return
+        self.accepted += 1
+        self._kept.append(one.messages)
+        self._sample = one
+
     def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
-        onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
-        size = max(1, min(ONIONS_PER_TASK // onions, -(-len(self._values) // (4 * WORKERS))))
-        enrolment = self._system.deployment.enrolment_of(self._system.population)
-        members = (Member.of(*pair) for pair in issue_credentials(enrolment, len(self._values)))
-        users = zip(self._values.tolist(), members, strict=True)
-        while piece := list(islice(users, size)):
-            yield piece
+        for users in enrolled_users(self._system, verified, self._values):
+            self.credentials += [member.identity().public_key for _, member in users]
+            yield users
 
     def _count_sealed(self, users: int, began: float) -> None:
         self._sealed += users
@@ -157,7 +203,7 @@ class Fleet:
             self._seconds["sealing"] = time.perf_counter() - began
 
     async def verify(self, signed: Signed) -> None:
-        """Every user checks the result, and that its messages are on the published board, once and unchanged.
+        """Every accepted user checks the result, and that its messages are on the published board, once and unchanged.
 
         Raises:
             DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single client would.
@@ -169,6 +215,25 @@ class Fleet:
         async with AnalystReader.of(self._keys, self._roster) as analyst:
             board = await analyst.board(self._round_id, verified.result.messages * geometry.plain_bytes)
         check_board(verified, geometry, board, self._kept)
+
+
+def enrolled_users(
+    system: System, verified: VerifiedRound, values: NDArray[np.int64]
+) -> Iterator[list[tuple[int, Member]]]:
+    """Values with fresh members of the population, in pieces that a sealing process is given at once."""
+    onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
+    size = max(1, min(ONIONS_PER_TASK // onions, -(-len(values) // (4 * WORKERS))))
+    enrolment = system.deployment.enrolment_of(system.population)
+    members = (Member.of(*pair) for pair in issue_credentials(enrolment, len(values)))
+    users = zip(values.tolist(), members, strict=True)
+    while piece := list(islice(users, size)):
+        yield piece
+
+
+def verified_for(system: System, data: bytes, round_id: str | None = None) -> VerifiedRound:
+    """The round in these announcement bytes, checked as every user of the system checks it; see `verify_round`."""
+    announcement, roster = parse_announcement(data), system.deployment.roster
+    return verify_round(announcement, roster, ANY_ROUND, system.population, system_clock(), round_id)
 
 
 async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:

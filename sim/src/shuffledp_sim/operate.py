@@ -12,7 +12,7 @@ from rich.console import Console
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_sim.pki import Deployment, open_deployment
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport, print_report, write_files
+from shuffledp_sim.report import RoundReport, print_report, write_documents, write_report
 from shuffledp_sim.rounds import StageClock, control_of, follow_round, make_report, open_round, read_result
 
 
@@ -25,7 +25,8 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     with Stages(Console(stderr=True)) as stages:
         report = asyncio.run(_run(deployment, plan, stages))
     folder = out / report.round_id
-    write_files(report, folder, {name: (keys / name).read_bytes() for name in ("roster.json", "root.pub")})
+    write_documents(report, folder, {name: (keys / name).read_bytes() for name in ("roster.json", "root.pub")})
+    write_report(report, folder)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from shuffledp_sim.report import RoundReport, show
 
 _ESTIMATE: Final = "#2a6f97"
 _TRUTH: Final = "#e07a1f"
-_QUIET: Final = "#8a8f98"
+QUIET: Final = "#8a8f98"
 
 
 def draw_report(report: RoundReport, file: Path) -> None:
@@ -21,7 +22,7 @@ def draw_report(report: RoundReport, file: Path) -> None:
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     answer, time = figure.subplots(1, 2, width_ratios=(3, 2))
     (_draw_sum if report.is_sum else _draw_histogram)(report, answer)
-    _draw_seconds(report, time)
+    draw_seconds({stage: value for stage, value in report.seconds.items() if stage != "total"}, time)
     final = report.final
     unit = " per unit" if final.adjacency == "metric" else ""
     figure.suptitle(
@@ -47,7 +48,7 @@ def _draw_sum(report: RoundReport, axes: Axes) -> None:
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
     axes.spines["left"].set_visible(False)
-    _quiet(axes)
+    quiet(axes)
 
 
 def _draw_histogram(report: RoundReport, axes: Axes) -> None:
@@ -57,23 +58,24 @@ def _draw_histogram(report: RoundReport, axes: Axes) -> None:
         axes.bar(symbols, report.truth, color=_TRUTH, alpha=0.5, label="true count (simulation only)", width=0.8)
     axes.vlines(symbols, estimate.lows, estimate.highs, color=_ESTIMATE, lw=1.4, label="95 % interval")
     axes.plot(symbols, estimate.values, "o", ms=4, color=_ESTIMATE, label="estimate")
-    axes.axhline(0, color=_QUIET, lw=0.8)
+    axes.axhline(0, color=QUIET, lw=0.8)
     axes.set(xlabel="value", ylabel="users")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
-    _quiet(axes)
+    quiet(axes)
 
 
-def _draw_seconds(report: RoundReport, axes: Axes) -> None:
-    stages = {stage: value for stage, value in report.seconds.items() if stage != "total"}
-    names = list(stages)[::-1]
-    bars = axes.barh(names, [stages[name] for name in names], color=_QUIET, alpha=0.75)
+def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
+    """How long each stage took, the first one on top."""
+    names = list(seconds)[::-1]
+    bars = axes.barh(names, [seconds[name] for name in names], color=QUIET, alpha=0.75)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
     axes.margins(x=0.15)
     axes.set(xlabel="seconds")
     axes.tick_params(axis="y", labelsize=8)
-    _quiet(axes)
+    quiet(axes)
 
 
-def _quiet(axes: Axes) -> None:
+def quiet(axes: Axes) -> None:
+    """Takes away the lines of the frame that say nothing."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from rich.table import Table
 from shuffledp_core.documents.models import Certificate, Estimate
 from shuffledp_core.documents.signed import Signed
 
+if TYPE_CHECKING:
+    from shuffledp_sim.attacks.tracing import Trace
+
 
 @dataclass(frozen=True)
 class RoundReport:
@@ -23,7 +26,8 @@ class RoundReport:
 
     `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
     `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
-    the round.
+    the round. `corrupt` are the positions of the nodes that say they are corrupt, `trace` what an attack with their
+    logs gave.
     """
 
     round_id: str
@@ -37,11 +41,28 @@ class RoundReport:
     documents: dict[str, Signed] = field(repr=False)
     truth: NDArray[np.int64] | None = None
     capped: int = 0
+    corrupt: tuple[int, ...] = ()
+    trace: Trace | None = None
 
     @property
     def is_sum(self) -> bool:
         """A sum (one number) rather than a histogram."""
         return len(self.estimate.values) == 1
+
+    @property
+    def all_corrupt(self) -> bool:
+        """No node of the route is honest, by their own word."""
+        return len(self.corrupt) == self.final.nodes
+
+    @property
+    def epsilon_here(self) -> float | None:
+        """The ε certified for this corruption: the round's while a node is honest, ε_L when none is."""
+        return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
+
+    @property
+    def delta_here(self) -> float:
+        """The δ of `epsilon_here`."""
+        return self.final.corrupted.delta if self.all_corrupt else self.final.delta
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
@@ -68,18 +89,26 @@ class RoundReport:
             "honest": self.final.honest,
             "messages": self.messages,
             "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
+            "corrupt_nodes": list(self.corrupt),
+            "epsilon_for_this_corruption": self.epsilon_here,
+            "delta_for_this_corruption": self.delta_here,
+            **({} if self.trace is None else self.trace.to_dict()),
         }
 
 
-def write_files(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """The signed documents, what verifies them, the report as JSON and the picture, into `folder`."""
-    from shuffledp_sim.picture import draw_report
-
+def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
+    """The signed documents, and what verifies them, into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
     for name, data in keys.items():
         (folder / name).write_bytes(data)
+
+
+def write_report(report: RoundReport, folder: Path) -> None:
+    """The report as JSON and the picture, into `folder`."""
+    from shuffledp_sim.picture import draw_report
+
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     draw_report(report, folder / "plot.png")
 
@@ -88,6 +117,8 @@ def print_report(report: RoundReport, console: Console, folder: Path) -> None:
     """The answer, the guarantee and the time of each stage, for people."""
     console.print(_answer_table(report))
     console.print(_guarantee_table(report))
+    if report.corrupt:
+        console.print(_corruption_table(report))
     console.print(_seconds_table(report))
     console.print(f"Signed certificate, manifest, result and plot: [bold]{folder}[/bold]")
 
@@ -144,13 +175,34 @@ def _guarantee_table(report: RoundReport) -> Table:
     )
     table.add_row("δ", f"{final.delta:g}")
     table.add_row("neighbours", f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}")
-    table.add_row("holds while", f"one of {final.nodes} nodes and {final.honest:,} of {final.users:,} users are honest")
+    table.add_row(
+        "holds while",
+        f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} reports are honest users'",
+    )
     table.add_row(
         "ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})"
     )
     table.add_row(
         "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}"
     )
+    return table
+
+
+def _corruption_table(report: RoundReport) -> Table:
+    final, trace = report.final, report.trace
+    per_unit = " per unit of distance" if final.adjacency == "metric" else ""
+    table = _table("What the corrupt nodes could do")
+    table.add_row("corrupt nodes", f"{', '.join(map(str, report.corrupt))} of {final.nodes}")
+    if trace is not None:
+        table.add_row("users traced", f"{trace.traced:,} of {trace.users:,} = {trace.traced_share:.0%}")
+    table.add_row("ε for this corruption", f"{show(report.epsilon_here)}{per_unit}  (δ = {report.delta_here:g})")
+    table.add_row("ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}")
+    if trace is not None and trace.success is not None and trace.interval is not None and trace.baseline is not None:
+        low, high = trace.interval
+        table.add_row(
+            "values guessed", f"{trace.success:.1%}  ({low:.1%} .. {high:.1%}, {trace.confidence:.0%} interval)"
+        )
+        table.add_row("without any message", f"{trace.baseline:.1%}, always the most frequent value")
     return table
 
 

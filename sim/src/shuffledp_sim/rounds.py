@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core import errors
-from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundPlan
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundKey, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
@@ -91,6 +91,7 @@ async def run_round(
     clock: StageClock,
     *,
     capped: int = 0,
+    credentials: list[bytes] | None = None,
 ) -> RoundReport:
     """Opens a round, plays one user per value, and waits for the verified result.
 
@@ -102,6 +103,7 @@ async def run_round(
         stages: where progress is shown.
         clock: filled by stage.
         capped: shown in the report.
+        credentials: gets the credential id of each user, in the order of `values`.
 
     Raises:
         ShuffleDPError: whatever ended the round; the round is aborted then.
@@ -113,9 +115,11 @@ async def run_round(
         try:
             signed = await _until_ended(system, control, opened.round_id, fleet, stages, clock)
         except BaseException as error:
-            await _abort(control, opened.round_id, str(error) or type(error).__name__)
+            await abort_round(control, opened.round_id, str(error) or type(error).__name__)
             raise
     result = read_result(system.deployment, signed)
+    if credentials is not None:
+        credentials.extend(fleet.credentials)
     with clock.stage("verify"):
         await fleet.verify(signed)
     clock.finish()
@@ -176,7 +180,7 @@ async def _watch(system: LocalSystem) -> None:
         await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _abort(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
+async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
     """Tells the analyst to give the round up, if it still can hear that."""
     try:
         async with translated(ANALYST):
@@ -207,6 +211,7 @@ def make_report(
     if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
         raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
     manifest = from_json(opened.announcement.manifest.body, Manifest)
+    keys = [from_json(signed_key.body, RoundKey) for signed_key in manifest.route]
     return RoundReport(
         round_id=opened.round_id,
         users=manifest.max_reports,
@@ -215,6 +220,7 @@ def make_report(
         estimate=result.estimate,
         final=verify_from(deployment.roster.the(ACCOUNTANT), result.final_certificate, Certificate),
         suite=manifest.geometry.suite,
+        corrupt=tuple(key.position for key in keys if key.corrupt),
         seconds=seconds,
         documents={
             "certificate": result.final_certificate,

@@ -6,14 +6,20 @@ import asyncio
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TypeAlias, TypeVar
 
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.verification import VerifiedRound
 
 WORKERS = os.cpu_count() or 1
 """Sealing processes: one per core."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many pieces of work are done, of how many."""
+
+Result = TypeVar("Result")
 
 
 def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
@@ -25,6 +31,30 @@ def sealing_pool() -> ProcessPoolExecutor:
     """One sealing process per core, not yet started; use as a context manager."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(WORKERS, mp_context=context, initializer=_begin)
+
+
+def run_chunks(
+    pool: ProcessPoolExecutor, chunks: Sequence[tuple[Callable[[], Result], int]], progress: Progress | None
+) -> list[Result]:
+    """The results of all calls, in their order; what has not begun is given up when one fails.
+
+    Args:
+        pool: where the calls run, so they must be picklable.
+        chunks: each call with the pieces of work in it.
+        progress: told about pieces.
+    """
+    sizes = {pool.submit(call): size for call, size in chunks}
+    done, total = 0, sum(sizes.values())
+    try:
+        for future in as_completed(sizes):
+            future.result()
+            done += sizes[future]
+            if progress is not None:
+                progress(done, total)
+    finally:
+        for future in sizes:
+            future.cancel()
+    return [future.result() for future in sizes]
 
 
 async def warm(pool: ProcessPoolExecutor) -> None:

@@ -1,0 +1,77 @@
+"""Joining the logs of corrupt nodes by the ciphertexts they saw. Pure.
+
+An adversary trusts no index of another log: a record that left one node is looked up among the records that came in
+at the next log along the route, and at last on the public board. Where a node between them is honest, every record has
+lost a layer and stands in a random place, so that nothing is found: that is all that can be tried without the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_shuffler.corruption import CorruptLog, as_keys, link_digests
+
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One hand-over that was tried: how many of `records` that left node `before` were found again at `after`."""
+
+    before: str
+    after: str
+    records: int
+    found: int
+
+
+@dataclass(frozen=True)
+class Links:
+    """What the join gave. `senders`: shape (messages,), the user (place in node 1's spool) of each message, or -1."""
+
+    senders: NDArray[np.int64]
+    steps: tuple[Step, ...]
+
+
+def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links:
+    """Follows every record from node 1's senders to the board, as far as the logs lead.
+
+    Args:
+        logs: by position on the route, at least one.
+        board: shape (messages, bytes of one), the published messages.
+    """
+    known = [logs[position] for position in sorted(logs)]
+    senders = _at_the_start(known[0])
+    steps = []
+    for log, following in zip(known, [*known[1:], None], strict=True):
+        left = senders[log.permutation]
+        came = link_digests(board) if following is None else following.incoming
+        places = find_rows(log.outgoing, came)
+        found = places >= 0
+        senders = np.full(len(came), NOBODY, dtype=np.int64)
+        senders[places[found]] = left[found]
+        after = "the board" if following is None else following.header.node
+        steps.append(Step(log.header.node, after, len(places), int(found.sum())))
+    return Links(senders, tuple(steps))
+
+
+def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """For every row of `wanted` its place in `among`, or -1; both have rows of one width, and all rows differ."""
+    if not len(among):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    keys, known = as_keys(wanted), as_keys(among)
+    order = np.argsort(known)
+    places = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
+    found = order[places]
+    return np.where(known[found] == keys, found, -1).astype(np.int64)
+
+
+def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:
+    """Whose each record of the pool of the first log is; nobody knows behind an honest node 1."""
+    records, users = first.header.records, first.header.users
+    if first.credentials is None:
+        return np.full(records, NOBODY, dtype=np.int64)
+    return np.arange(records, dtype=np.int64) // (records // users)

@@ -1,0 +1,77 @@
+"""The picture of an attack: curves against what is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.errors import ConfigError
+
+
+class Role(StrEnum):
+    """What a curve is; the value is its colour."""
+
+    CERTIFIED = "#2a6f97"
+    MEASURED = "#e07a1f"
+    SAFE = "#3f9b6c"
+    LIMIT = "#8a8f98"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve; all sequences have the same length. `lows` and `highs` are a confidence interval, if there is one."""
+
+    label: str
+    role: Role
+    xs: Sequence[float]
+    ys: Sequence[float]
+    lows: Sequence[float] | None = None
+    highs: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is drawn, and the words around it."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    curves: Sequence[Curve]
+    log: bool = True
+
+
+_LINES: Final = {Role.CERTIFIED: "-", Role.MEASURED: "o-", Role.SAFE: "s-", Role.LIMIT: ":"}
+
+
+def draw_chart(chart: Chart, file: Path) -> None:
+    """Writes the picture; its ending was checked with `accounting.drawing.check_plot`.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 5.0), dpi=140, layout="constrained")
+    axes = figure.subplots()
+    for curve in chart.curves:
+        axes.plot(
+            curve.xs, curve.ys, _LINES[curve.role], color=curve.role.value, lw=2, ms=5, label=curve.label, zorder=3
+        )
+        if curve.lows is not None and curve.highs is not None:
+            axes.fill_between(curve.xs, curve.lows, curve.highs, color=curve.role.value, alpha=0.18, lw=0)
+    if chart.log:
+        axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
+    axes.set_title(chart.title, fontsize=12, loc="left")
+    axes.grid(visible=True, which="major", color=Role.LIMIT.value, alpha=0.18, lw=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write the plot {file}: {error.strerror}; check its permissions") from error

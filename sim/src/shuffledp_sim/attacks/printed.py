@@ -1,0 +1,270 @@
+"""The published parameters, against the guarantee printed beside them.
+
+*What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary of the definition
+of differential privacy, who asks of one user which of two values it holds. No node is corrupt, nobody colludes.
+
+*What it does.* It runs the mechanism many times on both datasets, as anybody can: the mechanism is public. On half of
+the runs it picks the event that tells the datasets apart best, on the other half it counts how often that happens. If
+P(event) > e^ε P'(event) + δ, the printed (ε, δ) is false, whatever its proof says; the exact intervals of Clopper and
+Pearson say how sure that is.
+
+*Why it works.* Each of these statements has a slip in its proof (docs/accounting.md, K8 and S10 to S13):
+* Paper 002, Lemma C.1 takes the mean b q of a negative binomial for b (1-q)/q, so that the padding is far too small: a
+  large value is clamped to k + c while the sum of the others hardly varies.
+* Paper 002, Theorem 5.1 passes from noise to clamped noise as if a bounded range cost nothing beyond δ. It does, even
+  with a padding that satisfies its condition, P(somebody is clamped) <= δ: no report exceeds k + c, so that a sum
+  beyond it takes the noise of two users where the changed user holds 0, and of one where it holds k.
+* Paper 002, Theorem 4.1 evaluates its maximum over distances at d = 1, which for δ > 0 is the best case.
+* Paper 002, Theorem 7.1 treats one user's bits as shuffled, but a unary code is ordered: from value 0 to 1 one known
+  bit changes, and its own randomisation is all that hides it. (Our client sends its ones first, so that a node sees
+  their number only; ε_L does not count on that.)
+* Papers 000 and 001, Theorem 1 loses a binomial factor; the printed δ of a histogram is orders of magnitude too small
+  even for a look at a single bin.
+
+*What stops it.* Parameters from an accountant that computes the exact law of what runs, clamping and distance included.
+The same sampler with those parameters, or the same parameters with that accountant's ε, stands the same attack.
+
+*What cannot be sampled.* Theorem 4.1 first fails where the total ε is near 8 nats or more, even for many users: to
+refute it by counting takes millions of rounds of hundreds of users. There the accountant's exact lower bound stands
+in, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from rich.console import Console
+
+from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses register on import
+from shuffledp_accountant.numerics.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds
+from shuffledp_accountant.numerics.histogram.published import published_theorem_1
+from shuffledp_accountant.numerics.sums import geo, rr, sgdl
+from shuffledp_accountant.numerics.sums.clamping import sgdl_any_clamped
+from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_sim.accounting.padding import geo_padding, sgdl_padding
+from shuffledp_sim.accounting.questions import krr_histogram
+from shuffledp_sim.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_sim.attacks.measuring import check_trials, epsilon_finding
+from shuffledp_sim.audit.trials import Dataset, shuffled_counts
+from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, epsilon_bound
+from shuffledp_sim.progress import Stages
+from shuffledp_sim.sealing import sealing_pool
+
+FEWEST: Final = 100
+"""Trials of the largest scenarios below which nothing is refuted."""
+
+LESSON: Final = (
+    "Five published statements are refuted, four by counting alone. The same mechanisms with parameters from an exact "
+    "accountant withstand the same attack: a proof on paper is no substitute for computing what really runs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One claim about a case, and whether it is ours."""
+
+    claim: Claim
+    defended: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is run, what of it is looked at, and what is said about it.
+
+    `symbol`: whose count the adversary looks at. `unit`: what ε is divided by.
+    """
+
+    scenario: str
+    spec: Mechanism
+    datasets: tuple[Dataset, Dataset]
+    delta: float
+    held: tuple[_Held, ...]
+    trials: int
+    unit: int = 1
+    symbol: int = 1
+
+
+def run_printed(*, trials: int = 5000, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+    """Holds every false published statement, and what the accountant says instead, against the real sampler.
+
+    Args:
+        trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take ten times as many.
+        confidence: that a true claim is not called broken, for each finding.
+
+    Raises:
+        UsageError: trials or confidence out of range.
+    """
+    check_trials(trials, confidence, FEWEST)
+    began = time.perf_counter()
+    cases = [*_lemma_c1(trials), *_theorem_51(10 * trials), _theorem_1(10 * trials), _theorem_71(10 * trials)]
+    printed, ours = _theorem_41(trials)
+    cases.append(ours)
+    findings, done, total = [], 0, sum(2 * case.trials for case in cases)
+    with Stages(Console(stderr=True)) as stages, sealing_pool() as pool:
+        for case in cases:
+            stages.update("trials", done, total)
+            findings += _measure(case, confidence, pool)
+            done += 2 * case.trials
+        stages.finish()
+    findings.insert(-1, printed)
+    return AttackReport("printed", LESSON, tuple(findings), time.perf_counter() - began)
+
+
+def _measure(case: _Case, confidence: float, pool: ProcessPoolExecutor) -> list[Finding]:
+    first, second = shuffled_counts(case.spec, case.datasets, case.trials, pool)
+    bound = epsilon_bound(first[:, case.symbol], second[:, case.symbol], case.delta, confidence)
+    return [
+        epsilon_finding(case.scenario, bound, held.claim, defended=held.defended, unit=case.unit, note=held.note)
+        for held in case.held
+    ]
+
+
+def _zeros_but(users: int, value: int) -> Dataset:
+    return (value, *(0,) * (users - 1))
+
+
+def _metric(users: int, distance: int) -> Setting:
+    return Setting(users, users, Adjacency.METRIC, distance)
+
+
+def _share_case(words: str, spec: SGDLShuffle, delta: float, trials: int, printed: str | None) -> _Case:
+    """One user changes from 0 to k, all others hold 0; `printed` names who claims ε = noise_epsilon, None for ours."""
+    users, distance = spec.shares, spec.max_value
+    exact = epsilon_bounds(spec, _metric(users, distance), delta)
+    claim = Claim(printed, float(spec.noise_epsilon)) if printed else _ours(exact)
+    return _Case(
+        scenario=f"sgdl-shuffle, {words} c = {spec.padding}; n = {users}, k = d = {distance}",
+        spec=spec,
+        datasets=(_zeros_but(users, 0), _zeros_but(users, distance)),
+        delta=delta,
+        held=(_Held(claim, printed is None, _exactly(exact)),),
+        trials=trials,
+        unit=distance,
+    )
+
+
+def _ours(exact: Bounds) -> Claim:
+    return Claim("the accountant's certified ε", exact.certified)
+
+
+def _exactly(exact: Bounds) -> str:
+    return f"exact on this dataset: {exact.attained:.4g}"
+
+
+def _lemma_c1(trials: int) -> list[_Case]:
+    users, epsilon, delta, largest = 100, Fraction(1, 10), 1e-4, 20
+    short = sgdl.published_padding(epsilon, users, delta)
+    sound = sgdl_padding(epsilon, users, largest, _metric(users, largest), delta)
+    printed, ours = (
+        SGDLShuffle(max_value=largest, noise_epsilon=epsilon, shares=users, padding=padding)
+        for padding in (short, sound)
+    )
+    return [
+        _share_case("padding of Lemma C.1,", printed, delta, trials, "paper 002, Theorem 5.1"),
+        _share_case("padding of the accountant,", ours, delta, trials, None),
+    ]
+
+
+def _theorem_51(trials: int) -> list[_Case]:
+    users, epsilon, delta, largest = 20, Fraction(1, 2), 0.3, 8
+    condition = next(c for c in range(1000) if sgdl_any_clamped(epsilon, users, c, users) <= delta)
+    sound = sgdl_padding(epsilon, users, largest, _metric(users, largest), delta)
+    printed, ours = (
+        SGDLShuffle(max_value=largest, noise_epsilon=epsilon, shares=users, padding=padding)
+        for padding in (condition, sound)
+    )
+    return [
+        _share_case("least padding with P(clamped) ≤ δ,", printed, delta, trials, "paper 002, Theorem 5.1"),
+        _share_case("padding of the accountant,", ours, delta, trials, None),
+    ]
+
+
+def _theorem_1(trials: int) -> _Case:
+    """One user at x0 or elsewhere, 0.8 n others at x0 as in the papers' tables, the rest elsewhere; x0's bin alone."""
+    users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
+    at_x0 = 4 * users // 5
+    spec, _ = krr_histogram(symbols, epsilon0)
+    delta = published_theorem_1(users, at_x0, symbols, epsilon0, epsilon)
+    rest = (0,) * at_x0 + (2,) * (users - 1 - at_x0)
+    return _Case(
+        scenario=f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its bin alone",
+        spec=spec,
+        datasets=((0, *rest), (1, *rest)),
+        delta=delta,
+        held=(
+            _Held(Claim("papers 000 and 001, Theorem 1", epsilon), defended=False, note=f"δ = {delta:.3g} is printed"),
+            _Held(_ours(epsilon_bounds(spec, Setting(users, users), delta)), defended=True, note="at the same δ"),
+        ),
+        trials=trials,
+        symbol=0,
+    )
+
+
+def _theorem_71(trials: int) -> _Case:
+    """The one bit in which the codes of two neighbouring values differ; the others are alike and independent of it."""
+    largest, randomise, delta = 1000, Fraction(393, 1000), 1e-2
+    # Theorem 7.1 is Theorem 3.1 with the bits of one user in the place of the bits of all.
+    printed = rr.published_epsilon(RRShuffle(max_value=largest, randomise=randomise), 1, delta)
+    if printed is None:
+        raise ValueError("these parameters are outside the conditions of Theorem 7.1")
+    bit = RRShuffle(max_value=1, randomise=randomise)
+    left = corrupted_bounds(bit, Setting(1, 1), delta)
+    return _Case(
+        scenario=f"rr-shuffle, every node corrupt, p = {float(randomise):g}, bits in order; the bit that changes",
+        spec=bit,
+        datasets=((0,), (1,)),
+        delta=delta,
+        held=(
+            _Held(Claim(f"paper 002, Theorem 7.1 with k = {largest}", printed), defended=False),
+            _Held(Claim("the accountant's ε_L", left.epsilon), defended=True, note="ln((2-p)/p), for every k"),
+        ),
+        trials=trials,
+    )
+
+
+def _theorem_41(trials: int) -> tuple[Finding, _Case]:
+    """The printed ε against the exact lower bound, and the accountant's ε against the sampler."""
+    users, epsilon, delta, distance = 50, Fraction(1), 0.1, 50
+    printed = geo.published_epsilon(epsilon, users, delta)
+    if printed is None:
+        raise ValueError("Theorem 4.1 has no value for these parameters")
+    narrow, sound = (
+        GeoShuffle(max_value=distance, epsilon_geo=epsilon, padding=padding)
+        for padding in (
+            geo.published_padding(epsilon, users, delta),
+            geo_padding(epsilon, distance, _metric(users, distance), delta),
+        )
+    )
+    exact = epsilon_bounds(narrow, _metric(users, distance), delta)
+    words, quantity = (
+        f"n = {users}, ε_geo = {float(epsilon):g}, k = d = {distance}",
+        f"ε per unit at δ = {delta:g} (nats)",
+    )
+    finding = Finding(
+        scenario=f"geo-shuffle, printed padding c = {narrow.padding}; {words}",
+        quantity=quantity,
+        claim=Claim("paper 002, Theorem 4.1", printed),
+        measured=exact.attained,
+        low=exact.attained,
+        high=exact.certified,
+        trials=0,
+        defended=False,
+        note=f"computed, not sampled: counting would need more than e^{exact.attained * distance:.0f} rounds",
+    )
+    ours = epsilon_bounds(sound, _metric(users, distance), delta)
+    case = _Case(
+        scenario=f"geo-shuffle, padding of the accountant, c = {sound.padding}; {words}",
+        spec=sound,
+        datasets=(_zeros_but(users, 0), _zeros_but(users, distance)),
+        delta=delta,
+        held=(_Held(_ours(ours), defended=True, note=_exactly(ours)),),
+        trials=trials,
+        unit=distance,
+    )
+    return finding, case

@@ -1,0 +1,147 @@
+"""What a malicious mix node does to its pool after peeling: pure functions from honest output to tampered output.
+
+Each tampering keeps every length and, where it can, every count, and the node signs a header for exactly what it
+sends. What the node knows is in `Pool`; nothing here is available to an honest node only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import RandomIntegers, system_random
+
+COPIES: Final = 3
+"""How often a copied onion stands in the batch, the original included."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a malicious node has in its hands after peeling.
+
+    Attributes:
+        geometry: lengths of the round.
+        round_id: the round.
+        public_keys: round keys of hops 1..L.
+        position: the node's own, 1..L.
+        records: its honest output, peeled and permuted.
+        victim: those of `records` that it goes for: all of the first user at the entry, the first one elsewhere.
+        earlier: a record of the victim of an earlier round at this position; None in the first.
+        made: the plain messages that the node makes up in this round; it knows them again on the board.
+    """
+
+    geometry: Geometry
+    round_id: str
+    public_keys: Sequence[bytes]
+    position: int
+    records: list[bytes]
+    victim: list[bytes]
+    earlier: bytes | None = None
+    made: list[bytes] = field(default_factory=list)
+
+    def others(self) -> list[int]:
+        """Places of the records that are not the victim's."""
+        mine = set(self.victim)
+        return [place for place, record in enumerate(self.records) if record not in mine]
+
+    def forge(self, symbol: int) -> bytes:
+        """A record of the node's own with a symbol of its choice, sealed for the hops behind it."""
+        record = symbol.to_bytes(self.geometry.symbol_bytes, "big") + system_random(TAG_BYTES)
+        self.made.append(record)
+        suite = suite_named(self.geometry.suite)
+        for hop in range(self.geometry.hops, self.position, -1):
+            record = suite.sealer(self.public_keys[hop - 1], binding(self.round_id, hop))(record)
+        return record
+
+    def replaced(self, places: Sequence[int], by: Callable[[], bytes]) -> list[bytes]:
+        """The output with the records at these places replaced."""
+        chosen = set(places)
+        return [by() if place in chosen else record for place, record in enumerate(self.records)]
+
+    def of_victim(self) -> list[int]:
+        """Places of the victim's records."""
+        mine = set(self.victim)
+        return [place for place, record in enumerate(self.records) if record in mine]
+
+
+def copy(pool: Pool) -> list[bytes]:
+    """Repeats one onion of the victim, in the places of others: on the board it shows by its multiplicity."""
+    return pool.replaced(pool.others()[: COPIES - 1], lambda: pool.victim[0])
+
+
+def replay(pool: Pool) -> list[bytes]:
+    """Puts an onion of an earlier round among those of this one. Raises `ValueError` in the first round."""
+    earlier = pool.earlier
+    if earlier is None:
+        raise ValueError("there was no earlier round to replay from")
+    return pool.replaced(pool.others()[:1], lambda: earlier)
+
+
+def substitute(pool: Pool) -> list[bytes]:
+    """Drops the victim's onions and sends as many of its own: every count stays right."""
+    return pool.replaced(pool.of_victim(), lambda: pool.forge(0))
+
+
+def exchange(pool: Pool) -> list[bytes]:
+    """Exchanges one onion of the victim for one with the symbol 1."""
+    return pool.replaced(pool.of_victim()[:1], lambda: pool.forge(1))
+
+
+def isolate(pool: Pool) -> list[bytes]:
+    """Drops everybody but the victim and fills up with its own: what is left on the board is the victim's."""
+    return pool.replaced(pool.others(), lambda: pool.forge(0))
+
+
+def mark(pool: Pool) -> list[bytes]:
+    """Flips one bit, drawn at random, of one onion of the victim, to know it again."""
+    integers, marked = RandomIntegers(), bytearray(pool.victim[0])
+    marked[integers.below(len(marked))] ^= 1 << integers.below(8)
+    return pool.replaced(pool.of_victim()[:1], lambda: bytes(marked))
+
+
+def shrink(pool: Pool) -> list[bytes]:
+    """Drops one user's worth of records: the victim's, and others where the node knows only one of the victim's."""
+    doomed = [*pool.of_victim(), *pool.others()][: pool.geometry.messages_per_user]
+    return [record for place, record in enumerate(pool.records) if place not in set(doomed)]
+
+
+def grow(pool: Pool) -> list[bytes]:
+    """Adds the records of a user that never was."""
+    return pool.records + [pool.forge(0) for _ in range(pool.geometry.messages_per_user)]
+
+
+def alter(pool: Pool) -> list[bytes]:
+    """Last node: flips the lowest bit of one plain symbol and leaves the tag. `ValueError` anywhere else."""
+    if pool.position != pool.geometry.hops:
+        raise ValueError("only the last node sees plain symbols")
+    last = pool.geometry.symbol_bytes - 1
+    plain = bytearray(pool.victim[0])
+    plain[last] ^= 1
+    return pool.replaced(pool.of_victim()[:1], lambda: bytes(plain))
+
+
+SILENTLY: Final = "shrink-silently"
+"""As `shrink`, and at the close the entry node also claims one report fewer than it acknowledged."""
+
+CROWD: Final = "crowd"
+"""No change after peeling: the entry node lets one user in and turns the others away for accomplices that nobody
+ever enrolled. See `malicious.LyingNode`."""
+
+TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
+    "alter": alter,
+    "copy": copy,
+    CROWD: lambda pool: pool.records,
+    "exchange": exchange,
+    "grow": grow,
+    "isolate": isolate,
+    "mark": mark,
+    "replay": replay,
+    "shrink": shrink,
+    SILENTLY: shrink,
+    "substitute": substitute,
+}
+"""Every tampering by the name that orders use."""

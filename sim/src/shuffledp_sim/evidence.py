@@ -1,0 +1,146 @@
+"""What counts prove: exact confidence intervals, and a lower bound on ε from two samples of outcomes.
+
+The attacks and the audit share this. Nothing here is asymptotic, so a test may ask for a confidence of 1 - 1e-9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+DEFAULT_CONFIDENCE: Final = 0.95
+
+_MOST_EVENTS: Final = 20_000
+"""Candidate events per family; beyond it, evenly spaced ones are tried."""
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
+    """The exact two-sided interval of a success probability (Clopper and Pearson 1934).
+
+    Args:
+        successes: from 0 to trials.
+        trials: at least 1, independent.
+        confidence: of the whole interval; each side errs with at most half of the rest.
+
+    Raises:
+        ValueError: counts or confidence out of range.
+    """
+    if not 0 <= successes <= trials or trials < 1:
+        raise ValueError(f"{successes} successes of {trials} trials make no interval")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
+    side = (1 - confidence) / 2
+    counts = np.array([successes])
+    return float(_lower(counts, trials, side)[0]), float(_upper(counts, trials, side)[0])
+
+
+@dataclass(frozen=True)
+class EpsilonBound:
+    """Evidence against every guarantee below `lower`.
+
+    Attributes:
+        lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 when nothing is.
+        estimate: the same event's ε without the confidence margins; -inf when it never happened.
+        delta: the δ it is for.
+        confidence: that a true guarantee is not refuted.
+        trials: of each dataset, both halves together.
+        hits: in the measuring half, how often the event happened on the likelier and on the other dataset.
+    """
+
+    lower: float
+    estimate: float
+    delta: float
+    confidence: float
+    trials: int
+    hits: tuple[int, int]
+
+
+def epsilon_bound(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    delta: float,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> EpsilonBound:
+    """A lower bound on ε at `delta`, from the outcomes of a mechanism on two neighbouring datasets.
+
+    The event that tells the datasets apart best is chosen on the first half of the trials, among both tails and the
+    likelihood-ratio events, in both directions; only the second half measures it, so the choice costs no confidence.
+    Each of the two probabilities gets half of 1 - confidence. Any (ε, δ) guarantee of the mechanism exceeds the
+    bound with at least the stated confidence.
+
+    Args:
+        first: shape (trials,), outcomes as whole numbers; equal numbers are equal outcomes.
+        second: as `first`, on the neighbouring dataset; the same number of trials.
+        delta: from 0 to below 1.
+        confidence: above 0 and below 1.
+
+    Raises:
+        ValueError: the shapes differ, fewer than two trials, or a number is out of range.
+    """
+    if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
+        raise ValueError(f"two equally many trials are needed, at least 2, not {first.shape} and {second.shape}")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be from 0 to below 1, not {delta}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
+    half = len(first) // 2
+    side = (1 - confidence) / 2
+    values, codes = np.unique(np.concatenate((first, second)), return_inverse=True)
+    left, right = codes[: len(first)], codes[len(first) :]
+    chosen, swapped = _best_event(left[:half], right[:half], len(values), delta, side)
+    likely, other = (right, left) if swapped else (left, right)
+    hits = (int(chosen[likely[half:]].sum()), int(chosen[other[half:]].sum()))
+    measured = len(first) - half
+    bound = _log_ratio(_lower(np.array([hits[0]]), measured, side), _upper(np.array([hits[1]]), measured, side), delta)
+    plain = (hits[0] / measured - delta, hits[1] / measured)
+    estimate = -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
+    return EpsilonBound(max(0.0, float(bound[0])), estimate, delta, confidence, len(first), hits)
+
+
+def _best_event(
+    left: NDArray[np.int64], right: NDArray[np.int64], outcomes: int, delta: float, side: float
+) -> tuple[NDArray[np.bool_], bool]:
+    """The event as a mask over outcomes, and whether it is likelier on the right dataset.
+
+    Candidates compete by their own lower bounds, with the error shared among all of them: otherwise a rare event
+    that happened to look strong would win, and measure nothing in the other half.
+    """
+    side /= 6 * outcomes
+    counts = (np.bincount(left, minlength=outcomes), np.bincount(right, minlength=outcomes))
+    trials = len(left)
+    best, chosen, swapped = -math.inf, np.zeros(outcomes, dtype=bool), False
+    up = np.arange(outcomes)
+    for swap in (False, True):
+        likely, other = counts[::-1] if swap else counts
+        ratio = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
+        for order in (up, up[::-1], ratio):
+            ends = np.unique(np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp))
+            hits = np.cumsum(likely[order])[ends], np.cumsum(other[order])[ends]
+            scores = _log_ratio(_lower(hits[0], trials, side), _upper(hits[1], trials, side), delta)
+            place = int(np.argmax(scores))
+            if scores[place] > best:
+                best, swapped = float(scores[place]), swap
+                chosen = np.zeros(outcomes, dtype=bool)
+                chosen[order[: ends[place] + 1]] = True
+    return chosen, swapped
+
+
+def _log_ratio(low: NDArray[np.float64], high: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: NDArray[np.float64] = np.where(low > delta, np.log(np.maximum(low - delta, 0)) - np.log(high), -np.inf)
+    return result
+
+
+def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
+    found = np.asarray(beta.ppf(side, np.maximum(successes, 1), trials - successes + 1), dtype=np.float64)
+    return np.where(successes == 0, 0.0, found)
+
+
+def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
+    found = np.asarray(beta.isf(side, successes + 1, np.maximum(trials - successes, 1)), dtype=np.float64)
+    return np.where(successes == trials, 1.0, found)

@@ -1,0 +1,275 @@
+"""The audit contradicts no certificate of the real sampler, and contradicts those of broken ones.
+
+Every audit here asks for a confidence of 1 - 1e-9, so that a true claim is called broken with at most that probability
+a test. A broken sampler is missed with less: at these numbers of trials the expected bound is ten standard deviations
+and more beyond the claim.
+"""
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from broken_samplers import blanket_halved, coin_not_flipped, noise_halved
+
+from shuffledp_analyst.estimators import estimate
+from shuffledp_client.randomisers import randomise
+from shuffledp_core.errors import ShuffleDPError, UsageError
+from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.privacy import Adjacency
+from shuffledp_sim import cli
+from shuffledp_sim.accounting import questions
+from shuffledp_sim.accounting.options import Circumstances, decimal
+from shuffledp_sim.accounting.questions import Question
+from shuffledp_sim.audit import command
+from shuffledp_sim.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
+from shuffledp_sim.audit.mixnet import audit_through_mixnet
+from shuffledp_sim.audit.neighbours import outcomes, ranked, worst_looking
+from shuffledp_sim.audit.trials import Sampler, count_symbols, shuffled_counts
+
+STRICT = 1 - 1e-9
+TRIALS = 20_000
+
+
+def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 1e-2) -> Question:
+    spec, _ = questions.krr_histogram(symbols, epsilon0)
+    return questions.question(spec, Circumstances(users, delta))
+
+
+def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
+    return questions.question(questions.rr_shuffle(largest, decimal(p)), around(users, **circumstances))
+
+
+def geo(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Question:
+    return questions.geo_question(largest, decimal(epsilon), None, around(users, **circumstances))
+
+
+def shares(
+    users: int = 8, largest: int = 3, epsilon: str = "0.5", padding: int | None = None, **circumstances: object
+) -> Question:
+    return questions.sgdl_question(largest, decimal(epsilon), None, padding, around(users, **circumstances))
+
+
+def around(users: int, **circumstances: object) -> Circumstances:
+    return Circumstances(users, **({"delta": 1e-2} | circumstances))  # type: ignore[arg-type]
+
+
+METRIC: dict[str, Any] = {"adjacency": Adjacency.METRIC}
+
+QUESTIONS: dict[str, Question] = {
+    "krr, three symbols": krr(),
+    "krr, two symbols": krr(users=5, symbols=2, epsilon0=2.0),
+    "krr, ten symbols": krr(users=4, symbols=10, epsilon0=3.0, delta=1e-3),
+    "rr": bits(),
+    "rr, per unit": bits(users=4, largest=2, p="0.8", **METRIC),
+    "rr, one bit": bits(users=10, largest=1, p="0.3", delta=1e-3),
+    "geo": geo(),
+    "geo, per unit": geo(users=3, largest=5, epsilon="1", **METRIC),
+    "sgdl": shares(),
+    "sgdl, per unit": shares(users=3, largest=5, epsilon="1", **METRIC),
+}
+
+
+def strictly(
+    asked: Question,
+    pool: ProcessPoolExecutor,
+    *,
+    local: bool = False,
+    trials: int = TRIALS,
+    sampler: Sampler = randomise,
+) -> AuditReport:
+    return audit(asked, Effort(trials, STRICT, local=local), pool, sampler=sampler)
+
+
+def test_every_mechanism_is_audited() -> None:
+    assert {asked.kind for asked in QUESTIONS.values()} == set(MECHANISMS)
+
+
+@pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
+def test_the_real_sampler_contradicts_no_certificate(asked: Question, pool: ProcessPoolExecutor) -> None:
+    report = strictly(asked, pool)
+    certified = report.answer.certified
+    assert certified is not None
+    assert report.bound.hits[0] > 0
+    assert report.lower <= certified
+    assert not report.broken
+    report.check()
+
+
+@pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
+def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool: ProcessPoolExecutor) -> None:
+    report = strictly(asked, pool, local=True)
+    left = report.answer.corrupted_epsilon
+    assert left is not None
+    assert report.bound.hits[0] > 0
+    assert report.lower <= left
+    assert report.pair.users == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "sampler"),
+    [
+        (krr(), blanket_halved),
+        (bits(), coin_not_flipped),
+        (geo(users=2, largest=4, epsilon="1"), noise_halved),
+        (shares(), noise_halved),
+    ],
+    ids=["krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"],
+)
+@pytest.mark.parametrize("local", [False, True], ids=["shuffled", "local"])
+def test_a_broken_sampler_is_found(
+    asked: Question,
+    sampler: Sampler,
+    local: bool,  # noqa: FBT001 - a pytest parameter
+    pool: ProcessPoolExecutor,
+) -> None:
+    report = strictly(asked, pool, local=local, trials=2 * TRIALS, sampler=sampler)
+    assert report.claimed is not None
+    assert report.lower > report.claimed
+    assert report.broken
+    with pytest.raises(ClaimBroken, match="CLAIM BROKEN") as caught:
+        report.check()
+    assert caught.value.exit_code == 1
+
+
+def test_the_printed_padding_is_found_although_our_own_claim_for_it_stands(pool: ProcessPoolExecutor) -> None:
+    asked = shares(users=20, largest=20, epsilon="0.1", padding=3, delta=1e-4, **METRIC)
+    report = strictly(asked, pool, trials=4000)
+    assert report.answer.published == pytest.approx(0.1)
+    assert report.published_broken
+    assert not report.broken
+
+
+def test_the_datasets_are_the_accountants_and_differ_in_one_value() -> None:
+    for asked in QUESTIONS.values():
+        pair = neighbours_of(asked, Effort(2), asked.setting.users)
+        first, second = pair.datasets
+        assert len(first) == len(second) == asked.setting.users
+        assert [a != b for a, b in zip(first, second, strict=True)] == [True] + [False] * (len(first) - 1)
+    assert worst_looking(spec_of(krr(symbols=4)), 3, 2, 0).datasets == ((2, 1, 1), (0, 1, 1))
+    assert worst_looking(spec_of(krr(symbols=2)), 3, 0, 1).datasets == ((0, 0, 0), (1, 0, 0))
+    assert worst_looking(spec_of(bits()), 3, 1, 3).datasets == ((1, 0, 0), (3, 0, 0))
+
+
+def test_counts_are_those_of_the_answers() -> None:
+    answers = np.array([[0, 1, 1], [2, 2, 2]])
+    assert count_symbols(spec_of(krr()), answers).tolist() == [[1, 2, 0], [0, 0, 3]]
+    assert count_symbols(spec_of(bits()), answers).tolist() == [[7, 2], [3, 6]]
+
+
+def test_every_trial_is_new_and_every_user_takes_part(pool: ProcessPoolExecutor) -> None:
+    """Without noise to speak of the counts are the datasets; with noise trials differ (equal: below 1e-300)."""
+    almost_silent = spec_of(shares(users=5, epsilon="40"))
+    told: list[tuple[int, int]] = []
+    first, second = shuffled_counts(
+        almost_silent, ((1, 2, 3, 0, 0), (3, 2, 3, 0, 0)), 50, pool, progress=lambda *at: told.append(at)
+    )
+    shift = 5 * getattr(almost_silent, "padding")  # noqa: B009 - one mechanism of the union
+    assert (first[:, 1] - shift).tolist() == [6] * 50
+    assert (second[:, 1] - shift).tolist() == [8] * 50
+    assert told[-1] == (100, 100)
+    noisy = shuffled_counts(spec_of(geo()), ((0,) * 8,), 30_001, pool)[0][:, 1]
+    assert len(noisy) == 30_001
+    assert not np.array_equal(noisy[:12_500], noisy[12_500:25_000])
+
+
+def test_outcomes_are_ordered_by_what_the_estimate_says() -> None:
+    spec, pair = spec_of(krr(symbols=12)), worst_looking(spec_of(krr(symbols=12)), 9, 4, 7)
+    generator = np.random.default_rng(1)
+    counts = [generator.multinomial(9, np.full(12, 1 / 12), size=200) for _ in range(2)]
+    left, right = outcomes(spec, pair, counts)
+    rows, codes = np.concatenate(counts), np.concatenate((left, right))
+    said = [answer[7] - answer[4] for answer in (estimate(spec, row, 9).values for row in rows)]
+    order = np.argsort(codes, kind="stable")
+    assert np.all(np.diff(np.array(said)[order]) >= -1e-9)
+    for one, other in ((0, 1), (5, 300), (17, 17)):
+        assert (codes[one] == codes[other]) == np.array_equal(rows[one], rows[other])
+    assert ranked(np.array([[3.0], [1.0], [3.0], [2.0]]), pair).tolist() == [2, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("effort", "words"),
+    [
+        (lambda: Effort(1), "trials"),
+        (lambda: Effort(10, 1.0), "confidence"),
+        (lambda: neighbours_of(bits(), Effort(10, distance=4), 8), "values must be from 0 to 3"),
+        (lambda: neighbours_of(bits(max_distance=2), Effort(10, distance=3), 8), "changes up to 2"),
+        (lambda: neighbours_of(bits(), Effort(10, values=(2, 2)), 8), "differ"),
+        (lambda: neighbours_of(bits(), Effort(10, values=(0, -1)), 8), "from 0 to 3"),
+        (lambda: spec_of(questions.question(questions.local(1.0), Circumstances(10, 1e-3))), "no sampler"),
+    ],
+)
+def test_bad_parameters_are_refused(effort: object, words: str) -> None:
+    assert callable(effort)
+    with pytest.raises(UsageError, match=words):
+        effort()
+
+
+def test_more_trials_than_memory_are_refused(pool: ProcessPoolExecutor) -> None:
+    with pytest.raises(UsageError, match="trials must be from 1 to"):
+        shuffled_counts(spec_of(krr()), ((0,), (1,)), 10**9, pool)
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def test_the_command_prints_bound_claim_and_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"audit geo-shuffle --trials 2000 --confidence {STRICT} --values 3 1 --format json"
+    code, out, err = run(line, monkeypatch, capsys)
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    assert told["verdict"] == "no contradiction"
+    assert told["datasets"] == {"changed": [3, 1], "others": 0}
+    assert told["audited"]["epsilon_lower"] <= told["epsilon"]["certified"] == told["claim"]["epsilon"]
+    code, out, _ = run("audit rr-shuffle --trials 2000 --local", monkeypatch, capsys)
+    assert code == 0
+    assert "verdict" in out
+
+
+def test_the_command_ends_with_1_and_says_so_when_a_claim_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "audit", partial(audit, sampler=coin_not_flipped))
+    code, out, err = run(f"audit rr-shuffle --trials 20000 --confidence {STRICT} --format json", monkeypatch, capsys)
+    assert code == 1
+    assert json.loads(out)["broken"] is True
+    assert err.startswith("error: CLAIM BROKEN: at delta 0.01 epsilon is at least ")
+
+
+def test_refusals_of_the_command_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, words in (
+        ("audit rr-shuffle --trials 1", "trials"),
+        ("audit rr-shuffle --distance 9", "from 0 to 3"),
+        ("audit rr-shuffle --through-mixnet --local", "local"),
+    ):
+        code, _, err = run(line, monkeypatch, capsys)
+        assert code == 2
+        assert err.startswith("error: ")
+        assert words in err
+        assert err.count("\n") == 1
+
+
+def test_rounds_over_real_processes_contradict_nothing(pool: ProcessPoolExecutor) -> None:
+    """Ten rounds, 15 s; the smallest false-alarm rate there is, and no power: see the module's docstring."""
+    report = audit_through_mixnet(bits(users=10, largest=1), Effort(5, STRICT), pool)
+    assert report.bound.trials == 5
+    assert not report.broken
+    assert report.claimed is not None
+    assert 0 < report.claimed <= (report.answer.certified or 0) * (1 + 1e-6)
+    assert any("weak by nature" in note for note in report.notes)
+
+
+def test_a_claim_broken_is_one_of_our_errors() -> None:
+    assert issubclass(ClaimBroken, ShuffleDPError)

@@ -1,0 +1,116 @@
+"""What counts prove: every statement here is computed by summing probabilities or on counts made up for it."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from shuffledp_sim.evidence import clopper_pearson, epsilon_bound
+
+STRICT = 1 - 1e-9
+
+
+def repeated(pattern: list[int], times: int) -> NDArray[np.int64]:
+    """The pattern again and again, so that both halves hold the same shares."""
+    return np.tile(np.array(pattern, dtype=np.int64), 2 * times)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, STRICT])
+@pytest.mark.parametrize("chance", [0.0, 1e-3, 0.1, 0.5, 0.77, 1.0])
+def test_an_interval_covers_every_probability_as_often_as_it_says(chance: float, confidence: float) -> None:
+    trials = 25
+    covered = [
+        low <= chance <= high for low, high in (clopper_pearson(s, trials, confidence) for s in range(trials + 1))
+    ]
+    missed = math.fsum(binom.pmf(s, trials, chance) for s in range(trials + 1) if not covered[s])
+    assert missed <= (1 - confidence) * (1 + 1e-9)
+
+
+def test_the_ends_of_an_interval_are_where_the_tail_has_its_share() -> None:
+    low, high = clopper_pearson(7, 40, 0.9)
+    assert binom.sf(6, 40, low) == pytest.approx(0.05, rel=1e-9)
+    assert binom.cdf(7, 40, high) == pytest.approx(0.05, rel=1e-9)
+    assert clopper_pearson(0, 5)[0] == 0.0
+    assert clopper_pearson(5, 5)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("chance", "other", "delta"), [(0.5, 0.5, 0.0), (0.7, 0.5, 0.1), (0.9, 0.4, 0.0), (0.99, 0.6, 0.1)]
+)
+def test_a_true_guarantee_is_refuted_no_more_often_than_it_may(chance: float, other: float, delta: float) -> None:
+    """Every possible pair of samples of a coin, with its probability: no randomness in this test. 3 s each."""
+    confidence, trials = 0.6, 5
+    truth = max(
+        math.log((p - delta) / q)
+        for p, q in ((chance, other), (1 - chance, 1 - other), (other, chance), (1 - other, 1 - chance))
+        if p > delta
+    )
+    truth = max(0.0, truth)
+    samples = [np.array(one, dtype=np.int64) for one in itertools.product((0, 1), repeat=trials)]
+    likely = [chance ** int(one.sum()) * (1 - chance) ** int(trials - one.sum()) for one in samples]
+    rival = [other ** int(one.sum()) * (1 - other) ** int(trials - one.sum()) for one in samples]
+    refuted = math.fsum(
+        p * q
+        for (first, p), (second, q) in itertools.product(
+            zip(samples, likely, strict=True), zip(samples, rival, strict=True)
+        )
+        if epsilon_bound(first, second, delta, confidence).lower > truth
+    )
+    assert refuted <= 1 - confidence
+    assert epsilon_bound(np.ones(5, dtype=np.int64), np.zeros(5, dtype=np.int64), delta, confidence).lower > 0
+
+
+def test_a_bound_approaches_the_truth_from_below() -> None:
+    """Randomised response with 3 : 1, at its exact shares."""
+    lowers = []
+    for times in (100, 1000, 10_000):
+        bound = epsilon_bound(repeated([1, 1, 1, 0], times), repeated([0, 0, 0, 1], times), 0.0, STRICT)
+        assert bound.estimate == pytest.approx(math.log(3))
+        lowers.append(bound.lower)
+    assert lowers == sorted(lowers)
+    assert 0.9 * math.log(3) < lowers[-1] < math.log(3)
+
+
+def test_delta_is_taken_off() -> None:
+    bound = epsilon_bound(repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500), 0.25, 0.95)
+    assert bound.estimate == pytest.approx(math.log(2))
+    assert epsilon_bound(repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500), 0.8, 0.95).lower == 0.0
+
+
+def test_equal_samples_prove_nothing() -> None:
+    same = repeated([3, 1, 4, 1, 5, 9, 2, 6], 200)
+    assert epsilon_bound(same, same, 0.0, 0.95).lower == 0.0
+
+
+@pytest.mark.parametrize("event", [0, 1, 2])
+def test_the_telling_outcome_is_found_wherever_it_is_and_in_both_directions(event: int) -> None:
+    """An outcome in the middle is no tail: only the order by likelihood ratio finds it."""
+    plain, marked = repeated([0, 1, 2], 600), repeated([0, 1, 2], 600)
+    marked[(event + 1) % 3 :: 3] = event
+    there, back = epsilon_bound(plain, marked, 0.0), epsilon_bound(marked, plain, 0.0)
+    assert there.lower == back.lower
+    assert there.hits == back.hits
+    assert there.lower > 0.2
+
+
+def test_a_rare_outcome_that_was_lucky_in_the_first_half_is_not_what_is_measured() -> None:
+    first, second = repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500)
+    first[:3] = 7
+    assert epsilon_bound(first, second, 0.0).hits[0] > 1000
+
+
+def test_misuse_is_refused() -> None:
+    some = np.arange(10)
+    for call in (
+        lambda: clopper_pearson(3, 2),
+        lambda: clopper_pearson(1, 2, 1.0),
+        lambda: epsilon_bound(some, some[:5], 0.0),
+        lambda: epsilon_bound(some[:1], some[:1], 0.0),
+        lambda: epsilon_bound(some, some, 1.0),
+        lambda: epsilon_bound(some, some, 0.0, 0.0),
+    ):
+        with pytest.raises(ValueError, match=r"must|make|needed"):
+            call()
