@@ -16,6 +16,7 @@ from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
 from shuffledp_sim.accounting.options import Format, OutputFormat
 from shuffledp_sim.attacks.app import attack_app
 from shuffledp_sim.audit.app import audit_app
+from shuffledp_sim.load.process import ArrivalProcess
 from shuffledp_sim.node_numbers import node_numbers
 
 app = typer.Typer(
@@ -136,6 +137,99 @@ def round_(
     except ValueError as error:
         raise UsageError(str(error)) from error
     run_round_command(keys, plan, out, as_json=output is OutputFormat.JSON)
+
+
+@app.command()
+def fleet(
+    keys: Annotated[Path, typer.Argument(help="The deployment's key folder, with client/ and enrolment/.")],
+    *,
+    broker: Annotated[
+        str | None, typer.Option(help="host:port of the announcements; default: ask the analyst.")
+    ] = None,
+    users: Annotated[int, typer.Option(min=1, help="Simulated users.")] = 1000,
+    population: Annotated[str, typer.Option(help="Where they are enrolled.")] = "demo",
+    data: Annotated[
+        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
+    max_value: Annotated[
+        int | None, typer.Option(min=1, help="Values above are capped; a round caps to its domain anyway.")
+    ] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Rows of the data to leave to other fleets.")] = 0,
+    once: Annotated[bool, typer.Option("--once", help="End with the first round, by its outcome.")] = False,
+) -> None:
+    """Plays users of a deployment: takes part in every new round until SIGTERM. Several fleets share a round."""
+    from shuffledp_sim.play import FleetOptions, parse_broker, run_fleet_command
+
+    options = FleetOptions(
+        keys=keys,
+        broker=None if broker is None else parse_broker(broker),
+        population=population,
+        users=users,
+        offset=offset,
+        data=data,
+        column=column,
+        max_value=max_value,
+        once=once,
+    )
+    run_fleet_command(options)
+
+
+@app.command()
+def load(
+    keys: Annotated[
+        Path | None, typer.Argument(help="The deployment's key folder; without it a system is started here.")
+    ] = None,
+    *,
+    users: Annotated[int, typer.Option(min=1, help="Simulated users; each submits once.")] = 5000,
+    connections: Annotated[int, typer.Option(min=1, help="TLS connections to the entry node.")] = 500,
+    rate: Annotated[float, typer.Option(help="Arrivals a second, whatever the answers do.")] = 200.0,
+    arrivals: Annotated[ArrivalProcess, typer.Option(help="How they are spread.")] = ArrivalProcess.POISSON,
+    round_id: Annotated[
+        str | None, typer.Option("--round", help="An open round; default: a round of its own, by the options below.")
+    ] = None,
+    mechanism: Annotated[MechanismName, typer.Option(help="How users randomise.")] = MechanismName.KRR_HISTOGRAM,
+    max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")] = 20,
+    epsilon: Annotated[float, typer.Option(help="Target ε in nats.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
+    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes of a system started here.")] = 3,
+    population: Annotated[str, typer.Option(help="Where the users are enrolled.")] = "demo",
+    corpus: Annotated[
+        Path | None, typer.Option(help="Folder for the sealed submissions, kept; one of this round is used again.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="http://host:port/metrics of the entry node, for its memory and processor time.")
+    ] = None,
+    leave_open: Annotated[
+        bool, typer.Option("--leave-open", help="Somebody else closes the round: for several drivers.")
+    ] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write a picture (.png) or a page (.html).")] = None,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """Tests an entry node under load: users arrive in an open loop, the round ends, and every receipt is checked."""
+    from shuffledp_sim.load.command import run_load_command
+    from shuffledp_sim.load.options import LoadOptions
+
+    options = LoadOptions(
+        keys=keys,
+        round_id=round_id,
+        population=population,
+        users=users,
+        connections=connections,
+        rate=rate,
+        arrivals=arrivals,
+        corpus=corpus,
+        metrics=metrics,
+        leave_open=leave_open,
+        mechanism=mechanism.value,
+        max_value=max_value,
+        epsilon=epsilon,
+        delta=delta,
+        nodes=nodes,
+        suite=suite,
+    )
+    run_load_command(options, report, as_json=output is OutputFormat.JSON)
 
 
 @keys_app.command("init")

@@ -1,0 +1,94 @@
+"""When users arrive, and what happened to each: an open-loop driver.
+
+Open loop: arrivals do not wait for answers, as real users do not wait for each other. Each latency counts from the
+moment at which the user *meant* to start. A driver that waits for a slow server before it sends the next request, or
+that counts from when it came round to sending, leaves out just the waiting that the users of a slow server see
+("coordinated omission": G. Tene, How NOT to Measure Latency, 2015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_sim.load.process import ArrivalProcess
+
+Seconds = NDArray[np.float64]
+
+
+def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.random.Generator) -> Seconds:
+    """When each user means to start: shape (count,), in seconds from the first possible moment, rising.
+
+    Args:
+        process: how they are spread.
+        rate: users a second, above 0; the mean of the process.
+        count: users.
+        random: draws the gaps; nothing secret hangs on it.
+    """
+    if not rate > 0:
+        raise ValueError(f"a rate is above 0, not {rate}")
+    gaps = random.exponential(1 / rate, count) if process is ArrivalProcess.POISSON else np.full(count, 1 / rate)
+    return np.cumsum(gaps)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened to each user; all arrays have shape (users,), seconds since the arrivals began.
+
+    Attributes:
+        intended: when the user meant to start.
+        started: when the driver came round to it.
+        finished: when the answer was there and checked.
+        outcomes: what `send` gave.
+    """
+
+    intended: Seconds
+    started: Seconds
+    finished: Seconds
+    outcomes: tuple[str, ...]
+
+    @property
+    def latency(self) -> Seconds:
+        """From the intended start to the answer, the driver's own lateness included."""
+        return self.finished - self.intended
+
+    @property
+    def lateness(self) -> Seconds:
+        """How late the driver was. When this is no longer small, the driver is the bottleneck and not the server."""
+        return self.started - self.intended
+
+
+async def drive(
+    intended: Seconds, send: Callable[[int], Awaitable[str]], progress: Callable[[int, int], None] | None = None
+) -> Timeline:
+    """Starts `send(user)` at each intended time, whatever the earlier ones do; returns when all are over.
+
+    Args:
+        intended: shape (users,), rising, seconds from now.
+        send: one user's whole call; gives its outcome and raises nothing that should not end the test.
+        progress: is told how many are over, of how many.
+    """
+    loop = asyncio.get_running_loop()
+    users, over = len(intended), 0
+    started, finished = np.empty(users), np.empty(users)
+    outcomes = [""] * users
+    began = loop.time()
+
+    async def one(user: int) -> None:
+        nonlocal over
+        started[user] = loop.time() - began
+        outcomes[user] = await send(user)
+        finished[user] = loop.time() - began
+        over += 1
+        if progress is not None:
+            progress(over, users)
+
+    async with asyncio.TaskGroup() as group:
+        for user, moment in enumerate(intended.tolist()):
+            await asyncio.sleep(max(0.0, began + moment - loop.time()))
+            group.create_task(one(user))
+    return Timeline(intended, started, finished, tuple(outcomes))

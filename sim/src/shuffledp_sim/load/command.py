@@ -1,0 +1,40 @@
+"""`shuffledp load`: runs the test, shows what it found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from shuffledp_core.errors import ReceiptMissingError, RoundFailed
+from shuffledp_sim.load.options import LoadOptions
+from shuffledp_sim.load.present import check_report_file, print_report, write_report
+from shuffledp_sim.load.run import run_load
+from shuffledp_sim.progress import Stages
+
+
+def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json: bool) -> None:
+    """Runs the test, prints the figures and writes the report file.
+
+    Raises, after the figures are out:
+        ReceiptMissingError: a submission was acknowledged and lost.
+        RoundFailed: the round ended without a board, so that nobody knows.
+    """
+    if report_file is not None:
+        check_report_file(report_file)
+    with Stages(Console(stderr=True)) as stages:
+        found = asyncio.run(run_load(options, stages))
+    report = found.report
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+    else:
+        print_report(report, Console())
+    if report_file is not None:
+        write_report(report, found.timeline, report_file)
+    if report.failure is not None:
+        raise RoundFailed(report.failure)
+    if report.lost:
+        raise ReceiptMissingError(f"{report.lost} of {report.accepted} acknowledged submissions are not on the board")

@@ -1,0 +1,225 @@
+"""What a load test found, as numbers. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_client.board import changed_messages
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_sim.load.arrivals import Timeline
+from shuffledp_sim.load.machine import Usage, machine
+from shuffledp_sim.load.options import LoadOptions
+
+ACCEPTED: Final = "accepted"
+UNANSWERED: Final = "unanswered: "
+"""Outcomes of one user, the second followed by the reason; every other one is the name of the error that refused it."""
+
+DRIVER: Final = "driver"
+ENTRY: Final = "entry node"
+"""Whose processor time is reported."""
+
+MESSAGES_AT_ONCE: Final = 2**22
+"""Messages that are looked up on the board in one go; bounds the memory of the check."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Exact percentiles of a sample, in milliseconds: each is one of the observed values."""
+
+    p50: float
+    p90: float
+    p99: float
+    p99_9: float
+    max: float
+
+    @classmethod
+    def of(cls, seconds: NDArray[np.float64]) -> Spread | None:
+        """Of a sample in seconds, shape (n,); None of nothing."""
+        if not len(seconds):
+            return None
+        found = np.quantile(seconds, (0.5, 0.9, 0.99, 0.999, 1.0), method="inverted_cdf")
+        return cls(*(1000 * found).tolist())
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was seen until the last answer.
+
+    Attributes:
+        timeline: of every user.
+        handshakes: seconds, shape (connections,).
+        established: connections that stood, by the kernel's count.
+        before: what driver and entry node had used when the arrivals began.
+        after: and when they were over.
+    """
+
+    timeline: Timeline
+    handshakes: NDArray[np.float64]
+    established: int | None
+    before: dict[str, Usage | None]
+    after: dict[str, Usage | None]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the round ended: users with a receipt who are not on the board, reports it counted, why it failed."""
+
+    lost: int | None
+    counted: int | None
+    failure: str | None
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """One load test. Rates are users a second; what is not known is None.
+
+    Attributes:
+        offered: users who wanted to submit.
+        accepted: users who hold a checked receipt.
+        refused: users who were refused, by the name of the error.
+        unanswered: users who got no answer: connection lost, or the deadline of a call. They tried once.
+        unanswered_reasons: the same by what gRPC said.
+        lost: users with a receipt of whose messages one is missing on the published board: must be 0. None when the
+            round failed, so that there is no board.
+        counted: reports that the round counted.
+        latency: from the intended start to the checked receipt, of those accepted.
+        lateness: of the driver, of everybody; included in `latency`.
+        handshake: of a connection, before the arrivals began.
+        rate: offered rate that was asked for.
+        started_rate: at which the driver really started users.
+        accepted_rate: receipts a second, from the beginning of the arrivals to the last receipt.
+        established: connections that stood, by the kernel's count.
+        pre_sealed: always true: submissions are sealed before the arrivals begin.
+        peak_bytes: largest memory of each process and its workers over the whole round.
+        collecting_bytes: that of the entry node until the last answer.
+        cpu_seconds: of driver and entry node during the arrivals.
+        seconds: by stage of the test and of the round.
+        failure: why the round ended without a board.
+    """
+
+    round_id: str
+    mechanism: str
+    messages_per_user: int
+    envelope_bytes: int
+    suite: str
+    nodes: int
+    arrivals: str
+    connections: int
+    established: int | None
+    offered: int
+    accepted: int
+    refused: dict[str, int]
+    unanswered: int
+    unanswered_reasons: dict[str, int]
+    lost: int | None
+    counted: int | None
+    latency: Spread | None
+    lateness: Spread | None
+    handshake: Spread | None
+    rate: float
+    started_rate: float
+    accepted_rate: float
+    peak_bytes: dict[str, int | None]
+    collecting_bytes: int | None
+    cpu_seconds: dict[str, float | None]
+    seconds: dict[str, float]
+    machine: str
+    failure: str | None
+    pre_sealed: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        verified: VerifiedRound,
+        options: LoadOptions,
+        collected: Collected,
+        ending: Ending,
+        peaks: Mapping[str, Usage | None],
+        seconds: dict[str, float],
+    ) -> LoadReport:
+        """All figures of one test; `peaks` by process, at the end of the round."""
+        timeline, geometry, after = collected.timeline, verified.geometry, collected.after
+        receipts = accepted_users(timeline)
+        accepted, refused, unanswered = outcomes_of(timeline)
+        return cls(
+            round_id=verified.round_id,
+            mechanism=verified.mechanism.kind,
+            messages_per_user=geometry.messages_per_user,
+            envelope_bytes=geometry.envelope_bytes,
+            suite=geometry.suite,
+            nodes=geometry.hops,
+            arrivals=options.arrivals.value,
+            connections=options.connections,
+            established=collected.established,
+            offered=options.users,
+            accepted=accepted,
+            refused=refused,
+            unanswered=sum(unanswered.values()),
+            unanswered_reasons=unanswered,
+            lost=ending.lost,
+            counted=ending.counted,
+            latency=Spread.of(timeline.latency[receipts]),
+            lateness=Spread.of(timeline.lateness),
+            handshake=Spread.of(collected.handshakes),
+            rate=options.rate,
+            started_rate=rate_of(timeline.started),
+            accepted_rate=rate_of(timeline.finished[receipts]),
+            peak_bytes={name: None if peak is None else peak.peak_bytes for name, peak in peaks.items()},
+            collecting_bytes=None if (entry := after[ENTRY]) is None else entry.peak_bytes,
+            cpu_seconds={name: _spent(collected.before[name], after[name]) for name in after},
+            seconds=seconds,
+            machine=machine(),
+            failure=ending.failure,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def _spent(before: Usage | None, after: Usage | None) -> float | None:
+    return None if before is None or after is None else after.cpu_seconds - before.cpu_seconds
+
+
+def outcomes_of(timeline: Timeline) -> tuple[int, dict[str, int], dict[str, int]]:
+    """How many were accepted, refused by reason, unanswered by reason."""
+    counts = Counter(timeline.outcomes)
+    accepted = counts.pop(ACCEPTED, 0)
+    unanswered = {name: counts.pop(name) for name in list(counts) if name.startswith(UNANSWERED)}
+    reasons = {name.removeprefix(UNANSWERED): count for name, count in unanswered.items()}
+    return accepted, dict(counts.most_common()), reasons
+
+
+def accepted_users(timeline: Timeline) -> NDArray[np.int64]:
+    """Who holds a receipt: user numbers, rising."""
+    return np.flatnonzero(np.array(timeline.outcomes) == ACCEPTED)
+
+
+def rate_of(moments: NDArray[np.float64]) -> float:
+    """Events a second from 0 to the last; 0 for none."""
+    last = float(moments.max(initial=0.0))
+    return len(moments) / last if last > 0 else 0.0
+
+
+def count_lost(geometry: Geometry, board: bytes, submissions: Iterable[bytes]) -> int:
+    """How many submissions are not on the board with each message, once and unchanged.
+
+    Args:
+        geometry: of the round.
+        board: all published messages, packed, checked against the signed digest.
+        submissions: `PreparedSubmission.messages` of every user with a receipt; read in pieces.
+    """
+    rest, lost = iter(submissions), 0
+    at_once = max(1, MESSAGES_AT_ONCE // geometry.messages_per_user)
+    while piece := list(islice(rest, at_once)):
+        changed = changed_messages(geometry, board, b"".join(piece))
+        lost += int(changed.reshape(len(piece), geometry.messages_per_user).any(axis=1).sum())
+    return lost

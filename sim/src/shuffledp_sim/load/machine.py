@@ -1,0 +1,89 @@
+"""Memory and processor time of processes: on this machine from the kernel (Linux), elsewhere from a metrics page."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+from shuffledp_core.errors import UsageError
+
+METRICS_SECONDS: Final = 5.0
+"""How long a metrics page may take; it must not hold the test up."""
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of a process, or of it and all of its descendants.
+
+    Attributes:
+        peak_bytes: sum of the largest resident sizes so far; pages shared between them count more than once. From a
+            metrics page: the resident size at that moment.
+        cpu_seconds: processor time so far.
+    """
+
+    peak_bytes: int
+    cpu_seconds: float
+
+
+def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
+    """What the process (and, unless `alone`, its descendants) has used so far; None when nobody knows."""
+    try:
+        parts = [_own_usage(one) for one in ([pid] if alone else _family(pid))]
+    except OSError:
+        return None
+    return Usage(sum(part.peak_bytes for part in parts), sum(part.cpu_seconds for part in parts))
+
+
+def check_metrics_url(url: str) -> None:
+    """Raises `UsageError` unless this is the address of a page."""
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"a metrics page is at http://host:port/metrics, not {url!r}")
+
+
+def usage_from_metrics(url: str) -> Usage | None:
+    """What a process says of itself on its metrics page, in Prometheus's text format; None when it says nothing."""
+    try:
+        with urlopen(url, timeout=METRICS_SECONDS) as page:  # noqa: S310 - `check_metrics_url` has seen it
+            lines = page.read().decode("utf-8", "replace").splitlines()
+    except (OSError, HTTPException):
+        return None
+    found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("process_") and " " in line)
+    try:
+        return Usage(int(float(found["process_resident_memory_bytes"])), float(found["process_cpu_seconds_total"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += _family(int(child))
+    return found
+
+
+def _own_usage(pid: int) -> Usage:
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])  # utime and stime, the 14th and 15th field of proc(5)
+    return Usage(1024 * int(peak.split()[1]), ticks / _TICKS)
+
+
+def machine() -> str:
+    """Processor, cores and memory, to name the machine beside its figures."""
+    info = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in _lines(info) if line.startswith("model name")]
+    total = [line.split()[1] for line in _lines(Path("/proc/meminfo")) if line.startswith("MemTotal")]
+    memory = f", {int(total[0]) / 2**20:.0f} GiB" if total else ""
+    return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores{memory}"
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []

@@ -1,0 +1,87 @@
+"""What a load test is asked to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_sim.fleet import System
+from shuffledp_sim.load.machine import check_metrics_url
+from shuffledp_sim.load.process import ArrivalProcess
+
+OPEN_SECONDS: Final = 7200.0
+"""A round of its own is closed when everybody is through; this is only the latest moment."""
+
+LEAST_SHARE: Final = 0.5
+"""Reports without which a round of its own ends without a board, as a share of the users."""
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """The options of `shuffledp load`.
+
+    Attributes:
+        keys: the deployment's folder; None: a system of its own, on this machine.
+        round_id: an open round of the deployment; None: a round of its own, by the options from `mechanism` on.
+        population: whose credentials the users get.
+        users: how many arrive.
+        connections: TLS connections that they share.
+        rate: arrivals a second.
+        arrivals: how they are spread.
+        corpus: folder for the sealed submissions; None: a temporary one.
+        metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a system of its own.
+        leave_open: somebody else closes the round; for several drivers in one round.
+        nodes: of the system of its own.
+    """
+
+    keys: Path | None = None
+    round_id: str | None = None
+    population: str = "demo"
+    users: int = 5000
+    connections: int = 500
+    rate: float = 200.0
+    arrivals: ArrivalProcess = ArrivalProcess.POISSON
+    corpus: Path | None = None
+    metrics: str | None = None
+    leave_open: bool = False
+    mechanism: str = KRRHistogram.kind
+    max_value: int = 20
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    nodes: int = 3
+    suite: str = "sealed-box"
+
+    def __post_init__(self) -> None:
+        suite_named(self.suite)
+        if not 0 < self.rate < math.inf:
+            raise UsageError(f"--rate must be above 0 and finite, not {self.rate}")
+        if self.round_id is not None and self.keys is None:
+            raise UsageError("--round names a round of a deployment: give its key folder as well")
+        if self.leave_open and self.round_id is None:
+            raise UsageError("--leave-open is for a --round that somebody else closes; a round of its own has nobody")
+        if self.metrics is not None:
+            check_metrics_url(self.metrics)
+
+    def plan(self, system: System) -> RoundPlan:
+        """The plan of a round of its own, over all nodes of the system. Raises `UsageError` for impossible numbers."""
+        try:
+            return RoundPlan(
+                population=system.population,
+                mechanism=self.mechanism,
+                size=self.max_value + 1 if self.mechanism == KRRHistogram.kind else self.max_value,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                min_reports=max(1, int(LEAST_SHARE * self.users)),
+                max_reports=self.users,
+                route=tuple(node.name for node in system.deployment.roster.nodes()),
+                suite=self.suite,
+                open_seconds=OPEN_SECONDS,
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from error

@@ -1,0 +1,169 @@
+"""A load report for people: text, a picture, a page that stands by itself."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp_core.errors import UsageError
+from shuffledp_sim.load.arrivals import Timeline
+from shuffledp_sim.load.figures import ACCEPTED, LoadReport, Spread, accepted_users
+from shuffledp_sim.picture import QUIET, draw_seconds, quiet
+
+_ACCEPTED: Final = "#2a6f97"
+_OTHER: Final = "#e07a1f"
+_UNKNOWN: Final = "unknown"
+
+
+def rows(report: LoadReport) -> list[tuple[str, str]]:
+    """Name and value of each figure, in reading order."""
+    refused, unanswered = _by_reason(report.refused), _by_reason(report.unanswered_reasons)
+    established = _UNKNOWN if report.established is None else f"{report.established:,}"
+    lost = f"{_UNKNOWN}: {report.failure}" if report.lost is None else f"{report.lost:,}"
+    return [
+        ("offered", f"{report.offered:,} users, {report.arrivals} arrivals, {report.rate:g} a second"),
+        ("accepted", f"{report.accepted:,}"),
+        ("refused", refused),
+        ("unanswered", unanswered),
+        ("lost (receipt, not on the board)", lost),
+        ("reports counted by the round", _UNKNOWN if report.counted is None else f"{report.counted:,}"),
+        ("latency from the intended start", _spread(report.latency)),
+        ("of it the driver's own lateness", _spread(report.lateness)),
+        ("accepted a second", f"{report.accepted_rate:,.1f}"),
+        ("started a second", f"{report.started_rate:,.1f}"),
+        ("TLS connections, made before", f"{report.connections:,} asked for, {established} stood"),
+        ("handshake", _spread(report.handshake)),
+        ("submission", f"{report.mechanism}: {report.messages_per_user} messages, {report.envelope_bytes:,} bytes"),
+        ("sealing", f"before the arrivals, {report.suite}, {report.nodes} nodes"),
+        ("memory of the entry node, collecting", _mebibytes(report.collecting_bytes)),
+        (
+            "peak memory",
+            ", ".join(f"{name} {_mebibytes(size)}" for name, size in report.peak_bytes.items()) or _UNKNOWN,
+        ),
+        ("processor time in the arrivals", ", ".join(_cpu(report, name) for name in report.cpu_seconds)),
+        ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in report.seconds.items())),
+        ("machine", report.machine),
+    ]
+
+
+def _by_reason(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items()) or "0"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "nothing to measure"
+    return (
+        f"p50 {spread.p50:,.1f}, p90 {spread.p90:,.1f}, p99 {spread.p99:,.1f}, p99.9 {spread.p99_9:,.1f}, "
+        f"max {spread.max:,.1f} ms"
+    )
+
+
+def _mebibytes(size: int | None) -> str:
+    return _UNKNOWN if size is None else f"{size / 2**20:,.0f} MiB"
+
+
+def _cpu(report: LoadReport, name: str) -> str:
+    spent = report.cpu_seconds[name]
+    share = "" if spent is None else f" ({spent / report.seconds['arrivals']:.0%} of a core)"
+    return f"{name} {_UNKNOWN if spent is None else f'{spent:.2f} s'}{share}"
+
+
+def print_report(report: LoadReport, console: Console) -> None:
+    """The figures as a table."""
+    table = Table(title="Load on the entry node", show_header=False, box=None, title_justify="left")
+    for name, value in rows(report):
+        table.add_row(name, value)
+    console.print(table)
+
+
+def check_report_file(file: Path) -> None:
+    """Raises `UsageError` unless `write_report` could write there."""
+    if file.suffix not in {".png", ".html"}:
+        raise UsageError(f"--report must end in .png or .html, not {file.name!r}")
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"--report names a folder that does not exist: {file.parent}")
+
+
+def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
+    """A picture (.png), or a page with the picture and all figures that needs no other file (.html)."""
+    picture = io.BytesIO()
+    draw(report, timeline).savefig(picture, format="png")
+    if file.suffix == ".png":
+        file.write_bytes(picture.getvalue())
+        return
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows(report)
+    )
+    source = base64.b64encode(picture.getvalue()).decode()
+    file.write_text(
+        "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>Load on the entry node</title><style>"
+        "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}"
+        "th{text-align:left;font-weight:600;padding:.2em 1.5em .2em 0;vertical-align:top;white-space:nowrap}"
+        "td{font-variant-numeric:tabular-nums}img{width:100%}</style></head><body><h1>Load on the entry node</h1>"
+        f"<p>Round {report.round_id}</p><img alt='latency and throughput' src='data:image/png;base64,{source}'>"
+        f"<table>{body}</table></body></html>\n"
+    )
+
+
+def draw(report: LoadReport, timeline: Timeline) -> Figure:
+    """Latency over time, its distribution, throughput, and where the time of the round went."""
+    figure = Figure(figsize=(11, 7.5), dpi=130, layout="constrained")
+    (over_time, distribution), (throughput, stages) = figure.subplots(2, 2)
+    _draw_latency(timeline, over_time)
+    _draw_distribution(report, timeline, distribution)
+    _draw_throughput(timeline, throughput)
+    draw_seconds(report.seconds, stages)
+    lost = _UNKNOWN if report.lost is None else f"{report.lost:,}"
+    figure.suptitle(
+        f"{report.offered:,} users, {report.connections:,} connections, {report.rate:g} arrivals a second "
+        f"({report.mechanism}): {report.accepted:,} accepted, {lost} lost"
+    )
+    return figure
+
+
+def _draw_latency(timeline: Timeline, axes: Axes) -> None:
+    accepted = np.array(timeline.outcomes) == ACCEPTED
+    for chosen, color, label in ((accepted, _ACCEPTED, "accepted"), (~accepted, _OTHER, "refused or unanswered")):
+        if chosen.any():
+            latency = 1000 * timeline.latency[chosen]
+            axes.plot(timeline.intended[chosen], latency, ".", ms=2.5, alpha=0.5, color=color, label=label)
+    lateness = 1000 * timeline.lateness
+    axes.plot(timeline.intended, lateness, color=QUIET, lw=0.6, alpha=0.6, zorder=1, label="the driver's lateness")
+    axes.set(yscale="log", xlabel="intended start, seconds", ylabel="latency, ms")
+    axes.legend(frameon=False, fontsize=8, markerscale=4)
+    quiet(axes)
+
+
+def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> None:
+    latency = np.sort(1000 * timeline.latency[accepted_users(timeline)])
+    if report.latency is not None:
+        axes.step(latency, np.arange(1, len(latency) + 1) / len(latency), where="post", color=_ACCEPTED, lw=1.8)
+        for name, value in (("p50", report.latency.p50), ("p90", report.latency.p90), ("p99", report.latency.p99)):
+            axes.axvline(value, color=QUIET, lw=0.8, ls=":")
+            axes.annotate(f" {name} {value:,.1f}", (value, 0.02), rotation=90, fontsize=8, color=QUIET, va="bottom")
+    axes.set(
+        xscale="log", xlabel="latency from the intended start, ms", ylabel="share of those accepted", ylim=(0, 1.02)
+    )
+    quiet(axes)
+
+
+def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
+    end = float(timeline.finished.max())
+    edges = np.linspace(0, end, int(np.clip(end, 10, 60)) + 1)
+    width = edges[1] - edges[0]
+    finished = timeline.finished[accepted_users(timeline)]
+    for moments, color, label in ((timeline.intended, QUIET, "offered"), (finished, _ACCEPTED, "accepted")):
+        axes.stairs(np.histogram(moments, edges)[0] / width, edges, color=color, lw=1.6, label=label)
+    axes.set(xlabel="seconds", ylabel="users a second", ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)
+    quiet(axes)

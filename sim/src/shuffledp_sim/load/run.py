@@ -1,0 +1,230 @@
+"""The load test itself: a round, pre-sealed users, connections, arrivals, the end of the round, what became of all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from shuffledp_client.board import check_board, check_result
+from shuffledp_client.transport import AnalystReader, EntryNode
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
+from shuffledp_sim.fleet import DeployedSystem, System, enrolled_users, verified_for
+from shuffledp_sim.load import corpus as corpora
+from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
+from shuffledp_sim.load.connections import Connections, allow_open_files, connected, established_to
+from shuffledp_sim.load.corpus import Corpus
+from shuffledp_sim.load.figures import (
+    ACCEPTED,
+    DRIVER,
+    ENTRY,
+    UNANSWERED,
+    Collected,
+    Ending,
+    LoadReport,
+    accepted_users,
+    count_lost,
+)
+from shuffledp_sim.load.machine import Usage, usage_from_metrics, usage_of
+from shuffledp_sim.load.options import LoadOptions
+from shuffledp_sim.pki import ANALYST, open_deployment
+from shuffledp_sim.processes import Budget, LocalSystem
+from shuffledp_sim.progress import Stages
+from shuffledp_sim.rounds import StageClock, abort_round, control_of, follow_round, open_round, read_result
+from shuffledp_sim.sealing import sealing_pool, warm
+
+_LOCAL_BUDGET: Final = 1e6
+"""ε of the local system's accountant: no limit to one round."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The figures, and each user's times for the picture."""
+
+    report: LoadReport
+    timeline: Timeline
+
+
+async def run_load(options: LoadOptions, stages: Stages) -> Finding:
+    """One load test.
+
+    Raises:
+        ShuffleDPError: it could not be run. A round that fails at its end is a finding, with its `failure`.
+    """
+    allow_open_files(options.connections)
+    with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
+        try:
+            async with _system(options, Path(folder) / "system", stages) as (system, pids):
+                await warm(pool)
+                corpus = options.corpus or Path(folder) / "corpus"
+                return await LoadTest(system, pids, options, corpus, pool, stages).run()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@asynccontextmanager
+async def _system(options: LoadOptions, folder: Path, stages: Stages) -> AsyncIterator[tuple[System, dict[str, int]]]:
+    """The system under test, and its processes by name where they run on this machine."""
+    if options.keys is not None:
+        yield DeployedSystem(open_deployment(options.keys), options.population, None), {}
+        return
+    local = LocalSystem(folder, nodes=options.nodes, budget=Budget(_LOCAL_BUDGET, options.delta))
+    try:
+        stages.update("start", 0, len(local.processes))
+        await local.start(partial(stages.update, "start"))
+        yield local, {name: process.pid for name, process in local.processes.items()}
+    finally:
+        local.stop()
+
+
+class LoadTest:
+    """One load test on a running system; `run` is called once.
+
+    Args:
+        system: under test.
+        pids: its processes on this machine by name; what is missing is reported as unknown.
+        options: what to do.
+        corpus: folder for the sealed submissions; a whole corpus for the round that is there is used as it is.
+        pool: sealing processes.
+        stages: where progress is shown.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        pids: dict[str, int],
+        options: LoadOptions,
+        corpus: Path,
+        pool: ProcessPoolExecutor,
+        stages: Stages,
+    ) -> None:
+        self._system = system
+        self._pids = pids
+        self._options = options
+        self._corpus = corpus
+        self._pool = pool
+        self._stages = stages
+        self._clock = StageClock()
+
+    async def run(self) -> Finding:
+        """Opens or finds the round, and gives an own round up when the test cannot go on."""
+        async with control_of(self._system.deployment) as control:
+            with self._clock.stage("open"):
+                verified = await self._round(control)
+            follower = asyncio.ensure_future(follow_round(control, verified.round_id, self._stages, self._clock))
+            try:
+                return await self._through(control, verified, follower)
+            except BaseException as error:
+                if self._options.round_id is None:
+                    await abort_round(control, verified.round_id, str(error) or type(error).__name__)
+                raise
+            finally:
+                follower.cancel()
+                await asyncio.gather(follower, return_exceptions=True)
+
+    async def _round(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> VerifiedRound:
+        deployment, wanted = self._system.deployment, self._options.round_id
+        if wanted is None:
+            opened = await open_round(control, self._options.plan(self._system))
+            return verified_for(self._system, to_json(opened.announcement), opened.round_id)
+        async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
+            return verified_for(self._system, await analyst.announcement(wanted), wanted)
+
+    async def _through(
+        self,
+        control: analyst_pb2_grpc.RoundControlAsyncStub,
+        verified: VerifiedRound,
+        follower: asyncio.Future[Signed],
+    ) -> Finding:
+        with self._clock.stage("sealing"):
+            await self._seal(verified)
+        with Corpus(self._corpus, verified.round_id, self._options.users) as corpus:
+            collected = await self._collect(verified, corpus)
+            if not self._options.leave_open:
+                async with translated(ANALYST):
+                    await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=verified.round_id))
+            signed = await follower
+            with self._clock.stage("verify"):
+                ending = await self._ending(corpus, collected.timeline, signed)
+        self._stages.finish()
+        peaks = {name: usage_of(pid) for name, pid in self._pids.items()}
+        report = LoadReport.of(verified, self._options, collected, ending, peaks, self._clock.seconds)
+        return Finding(report, collected.timeline)
+
+    async def _seal(self, verified: VerifiedRound) -> None:
+        if corpora.exists(self._corpus):
+            return
+        users = self._options.users
+        values = np.arange(users, dtype=np.int64) % verified.mechanism.domain
+        chunks = enrolled_users(self._system, verified, values)
+        await corpora.seal_corpus(self._corpus, verified, chunks, self._pool, partial(self._bar, "sealing"), users)
+
+    async def _collect(self, verified: VerifiedRound, corpus: Corpus) -> Collected:
+        count, bar = self._options.connections, partial(self._bar, "connecting")
+        began = asyncio.get_running_loop().time()
+        async with connected(self._system.deployment, verified, count, bar) as connections:
+            self._clock.seconds["connecting"] = asyncio.get_running_loop().time() - began
+            established, before = established_to(verified.entry.address), await self._usage(verified)
+            intended = arrival_times(
+                self._options.arrivals, self._options.rate, self._options.users, np.random.default_rng()
+            )
+            with self._clock.stage("arrivals"):
+                timeline = await drive(intended, sender(connections, corpus), partial(self._bar, "arrivals"))
+            return Collected(timeline, connections.handshakes, established, before, await self._usage(verified))
+
+    async def _usage(self, verified: VerifiedRound) -> dict[str, Usage | None]:
+        pid, url = self._pids.get(verified.entry.name), self._options.metrics
+        entry = None if pid is None else usage_of(pid)
+        if url is not None:
+            entry = await asyncio.to_thread(usage_from_metrics, url)
+        return {DRIVER: usage_of(os.getpid(), alone=True), ENTRY: entry}
+
+    def _bar(self, stage: str, done: int, total: int) -> None:
+        self._stages.update(stage, done, total)
+
+    async def _ending(self, corpus: Corpus, timeline: Timeline, signed: Signed) -> Ending:
+        """What the round published, and how many with a receipt are not in it."""
+        deployment, receipts = self._system.deployment, accepted_users(timeline)
+        try:
+            result = read_result(deployment, signed)
+        except RoundFailed as error:
+            return Ending(None, None, str(error))
+        if not len(receipts):
+            return Ending(0, result.accepted, None)
+        sample = corpus[int(receipts[0])]
+        verified, geometry = check_result(sample, deployment.roster, signed), sample.geometry
+        async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
+            board = await analyst.board(sample.round_id, result.messages * geometry.plain_bytes)
+        check_board(verified, geometry, board, ())
+        lost = count_lost(geometry, board, (corpus[int(user)].messages for user in receipts))
+        return Ending(lost, result.accepted, None)
+
+
+def sender(connections: Connections, corpus: Corpus) -> Callable[[int], Awaitable[str]]:
+    """What one user does when it arrives: reads its sealed submission, sends it, checks the receipt; never again."""
+
+    async def send(user: int) -> str:
+        entry: EntryNode = connections.entries[user % len(connections.entries)]
+        try:
+            await entry.submit(corpus[user])
+        except UnreachableError as error:
+            return f"{UNANSWERED}{error}"
+        except ShuffleDPError as error:
+            return type(error).__name__
+        return ACCEPTED
+
+    return send

@@ -1,0 +1,245 @@
+"""`shuffledp fleet`: simulated users of a deployment whose processes run elsewhere, round after round."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+from rich.console import Console
+
+from shuffledp_client.transport import AnalystReader, Backoff, announced
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.clock import system_clock
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import (
+    RoundStateError,
+    ShuffleDPError,
+    SubmissionClosedError,
+    UnknownRoundError,
+    UnreachableError,
+    UsageError,
+)
+from shuffledp_core.logs import configure_logs
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_sim.columns import load_column
+from shuffledp_sim.fleet import DeployedSystem, Fleet, System, verified_for
+from shuffledp_sim.pki import open_deployment
+from shuffledp_sim.progress import Stages
+from shuffledp_sim.rounds import read_result
+from shuffledp_sim.sealing import sealing_pool
+
+ANNOUNCEMENT_SECONDS: Final = 10.0
+"""How long the broker is listened to before the analyst is asked as well: the broker is untrusted and may be silent."""
+
+POLL_SECONDS: Final = 1.0
+"""Between two questions to the analyst, for a round without a broker, or for a result."""
+
+RESULT_SECONDS: Final = 3600.0
+"""How long after its closing time a round may take to end, before its users give up on it."""
+
+TOO_LATE: Final = (SubmissionClosedError, RoundStateError)
+"""What a user hears who comes after the round was full, was closed, or has been erased: normal among several fleets."""
+
+_ONE_ATTEMPT: Final = Backoff(attempts=1)
+_NO_CAP: Final = 2**62
+
+
+class FleetStopped(ShuffleDPError):  # noqa: N818 - it says what happened
+    """A fleet for one round was told to stop before the round had ended."""
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """The options of `shuffledp fleet`.
+
+    Attributes:
+        keys: the deployment's folder, with the enrolment key: the fleet enrols its own users.
+        broker: where rounds are announced; None: the analyst is asked again and again.
+        population: whose credentials the users get.
+        users: how many there are.
+        offset: rows of the data to leave to others.
+        data: CSV file; None: the built-in sample.
+        column: its column of whole numbers.
+        max_value: larger values are capped; None: only the round's domain caps.
+        once: end with the first round.
+    """
+
+    keys: Path
+    broker: BrokerConfig | None
+    population: str
+    users: int
+    offset: int
+    data: Path | None
+    column: str | None
+    max_value: int | None
+    once: bool
+
+
+def parse_broker(text: str) -> BrokerConfig:
+    """The broker at "host:port" or "host" (port 1883). Raises `UsageError`."""
+    host, _, port = text.partition(":")
+    if not host or not (port or "1883").isdecimal() or not 0 < int(port or 1883) < 65536:
+        raise UsageError(f"a broker is host or host:port, not {text!r}")
+    return BrokerConfig(host=host, port=int(port or 1883))
+
+
+def run_fleet_command(options: FleetOptions) -> None:
+    """Plays the users until SIGTERM or SIGINT, or with `once` until the first round has ended; a log line a round.
+
+    Raises:
+        ShuffleDPError: with `once`, whatever ended the round, or `FleetStopped`; otherwise only for bad options.
+    """
+    configure_logs("info")
+    deployment = open_deployment(options.keys)
+    deployment.roster.population(options.population)
+    system = DeployedSystem(deployment, options.population, options.broker)
+    asyncio.run(_until_signal(system, _values(options), once=options.once))
+
+
+def _values(options: FleetOptions) -> NDArray[np.int64]:
+    """Shape (users,), int64, from 0 to `max_value`."""
+    rows = options.offset + options.users
+    column = load_column(options.data, options.column, users=rows, max_value=options.max_value or _NO_CAP)
+    return column.values[options.offset :]
+
+
+async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    with sealing_pool() as pool:
+        work = asyncio.ensure_future(play(system, values, pool, once=once))
+        waiter = asyncio.ensure_future(stopped.wait())
+        try:
+            await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+            elif once:
+                raise FleetStopped("told to stop before the round had ended")
+        finally:
+            work.cancel()
+            waiter.cancel()
+            await asyncio.gather(work, waiter, return_exceptions=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool) -> None:
+    """Takes part in each new round of the system with users that have these values; one log line a round.
+
+    Args:
+        system: where it runs.
+        values: shape (users,), int64, from 0 up; capped to each round's domain.
+        pool: sealing processes.
+        once: return after the first round.
+
+    Raises:
+        ShuffleDPError: with `once`, whatever ended the round. Otherwise it is logged, and the next round is awaited.
+    """
+    log = structlog.get_logger()
+    log.info("fleet waits for a round", users=len(values), population=system.population)
+    async with aclosing(new_rounds(system)) as rounds:
+        async for verified in rounds:
+            try:
+                await play_round(system, verified, values, pool)
+            except ShuffleDPError as error:
+                if once:
+                    raise
+                kind = type(error).__name__
+                log.error("round not completed", round=verified.round_id, error=kind, reason=str(error))  # noqa: TRY400
+            if once:
+                return
+
+
+async def new_rounds(system: System) -> AsyncGenerator[VerifiedRound, None]:
+    """Each round once that is open, verified and has not ended, as it is announced by the broker or the analyst."""
+    known: set[str] = set()
+    roster, keys = system.deployment.roster, system.deployment.keys_of(CLIENT)
+    async with AnalystReader.of(keys, roster, _ONE_ATTEMPT) as analyst:
+        while True:
+            async with aclosing(_candidates(system, analyst)) as candidates:
+                async for candidate in candidates:
+                    try:
+                        verified = verified_for(system, candidate)
+                        fresh = verified.round_id not in known and not await _has_ended(analyst, verified.round_id)
+                    except ShuffleDPError as error:
+                        structlog.get_logger().debug("announcement passed over", reason=str(error))
+                        continue
+                    known.add(verified.round_id)
+                    if fresh:
+                        yield verified
+
+
+async def _candidates(system: System, analyst: AnalystReader) -> AsyncGenerator[bytes, None]:
+    """Announcements to verify: for some seconds the broker's, then the analyst's."""
+    began = asyncio.get_running_loop().time()
+    if system.broker is not None:
+        name = system.deployment.roster.deployment
+        async with aclosing(announced(system.broker, name, None, ANNOUNCEMENT_SECONDS)) as candidates:
+            async for candidate in candidates:
+                yield candidate
+    try:
+        yield await analyst.announcement()
+    except ShuffleDPError as error:
+        structlog.get_logger().debug("no round at the analyst", reason=str(error))
+    if asyncio.get_running_loop().time() < began + POLL_SECONDS:
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _has_ended(analyst: AnalystReader, round_id: str) -> bool:
+    try:
+        await analyst.result(round_id)
+    except UnknownRoundError:
+        return False
+    return True
+
+
+async def play_round(
+    system: System, verified: VerifiedRound, values: NDArray[np.int64], pool: ProcessPoolExecutor
+) -> None:
+    """Every user submits to this round, waits for its result and checks it; one log line.
+
+    Raises:
+        ShuffleDPError: whatever a user was told, but that the round was full or over; or what ended the round.
+    """
+    largest = verified.mechanism.domain - 1
+    capped = int((values > largest).sum())
+    inside = np.minimum(values, largest)
+    with Stages(Console(stderr=True)) as stages:
+        fleet = Fleet(system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE)
+        await fleet.submit(verified)
+        signed = await _result(system, verified)
+        read_result(system.deployment, signed)
+        if fleet.accepted:
+            await fleet.verify(signed)
+        stages.finish()
+    structlog.get_logger().info(
+        "round verified",
+        round=verified.round_id,
+        users=len(values),
+        accepted=fleet.accepted,
+        refused=dict(fleet.refused),
+        capped=capped,
+        largest=largest,
+    )
+
+
+async def _result(system: System, verified: VerifiedRound) -> Signed:
+    """The signed result, not verified, once there is one. Raises `UnreachableError` when it does not come."""
+    until = verified.closes_at + int(1000 * RESULT_SECONDS)
+    async with AnalystReader.of(system.deployment.keys_of(CLIENT), system.deployment.roster) as analyst:
+        while system_clock() < until:
+            try:
+                return await analyst.result(verified.round_id)
+            except UnknownRoundError:
+                await asyncio.sleep(POLL_SECONDS)
+    raise UnreachableError(f"round {verified.round_id} did not end within {RESULT_SECONDS:g} s of its closing time")
