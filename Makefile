@@ -5,19 +5,24 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo test check bench format clean help proto
+.PHONY: demo test test-docker check bench images up round down format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
-	@echo "make test    all tests"
+	@echo "make test    all tests but those of containers, which make test-docker runs"
 	@echo "make check   style, types, import contracts, generated code"
 	@echo "make bench   speed as ratios of one run"
+	@echo "make images  container images; make up, make round, make down: a deployment of them (docs/operations.md)"
 
 demo: .venv/synced
 	$(RUN) shuffledp demo
 
 test: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadfile
+	$(RUN) pytest -q -n auto --dist loadfile -m "not docker"
+
+# One after another: each brings up a deployment of its own.
+test-docker: images
+	$(RUN) pytest -q -m docker
 
 check: .venv/synced
 	$(UV) lock --check
@@ -35,6 +40,28 @@ check: .venv/synced
 
 bench: .venv/synced
 	$(RUN) python -m bench
+
+# The deployment in containers. OVERLAYS="postgres observability corrupt" or some of them; FLEET_USERS, FLEETS: how many.
+COMPOSE := sh deploy/compose.sh
+export UV
+FLEETS ?= 1
+FLEET_USERS ?= 1000
+export FLEET_USERS
+
+images: .venv/synced
+	sh deploy/images.sh
+
+up: images
+	$(COMPOSE) up --detach --scale fleet=$(FLEETS)
+	$(COMPOSE) ps
+	@echo "all healthy. A round: make round. Logs: deploy/compose.sh logs --follow. End: make down"
+
+round:
+	@USERS=$${USERS:-$$(($(FLEETS) * $(FLEET_USERS)))} sh deploy/round.sh
+
+# Keys, ledger and results are kept in volumes; VOLUMES=1 erases them, too.
+down:
+	$(COMPOSE) --profile operator down --remove-orphans $(if $(VOLUMES),--volumes)
 
 format: .venv/synced
 	$(RUN) ruff check --fix

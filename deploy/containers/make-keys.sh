@@ -1,0 +1,50 @@
+#!/bin/sh
+# Runs in the `keys` service: all keys of the deployment and a configuration for each party, once. /parties/NAME is a
+# volume that only NAME mounts; /parties/root (the root key, the TLS authority, the enrolment key) nobody does.
+set -eu
+umask 077
+OWNER=10001:10001 # the user of our images
+new=/tmp/keys
+
+[ ! -e /parties/root/complete ] || exit 0
+
+set --
+for party in node-1 node-2 node-3 analyst accountant; do
+    set -- "$@" --address "$party=$party:7000"
+done
+shuffledp keys init "$new" "$@" >/dev/null
+
+# give NAME FILE..: replaces what is in a party's folder, from an attempt that did not end.
+give() {
+    folder=/parties/$1
+    shift
+    find "$folder" -mindepth 1 -delete
+    cp -R "$@" "$new/roster.json" "$folder/"
+}
+
+# configure NAME TEMPLATE
+configure() {
+    sed -e "s/^name = .*/name = \"$1\"/" -e "s/^root_key = .*/root_key = \"$(cat "$new/root.pub")\"/" \
+        "/containers/$2.toml" >"/parties/$1/config.toml"
+}
+
+for node in node-1 node-2 node-3; do
+    give "$node" "$new/$node"/*
+    configure "$node" node
+done
+for party in analyst accountant; do
+    give "$party" "$new/$party"/*
+    configure "$party" "$party"
+done
+give operator "$new/root.pub" "$new/operator"
+give fleet "$new/root.pub" "$new/client" "$new/enrolment" # simulated users enrol themselves
+password=$(python -c 'import secrets; print(secrets.token_urlsafe(32), end="")')
+echo "ledger:5432:*:accountant:$password" >/parties/accountant/pgpass
+for party in node-1 node-2 node-3 analyst accountant operator fleet; do
+    chown -R "$OWNER" "/parties/$party"
+done
+# The database server's user has another number in every image; only that service mounts this.
+printf '%s' "$password" >/parties/ledger/password
+chmod 644 /parties/ledger/password
+give root "$new/root" "$new/enrolment"
+touch /parties/root/complete

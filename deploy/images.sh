@@ -1,0 +1,97 @@
+#!/bin/sh
+# Builds the images: deploy/images.sh [COMPONENT..], by default all of them. See docs/operations.md, "Images".
+#
+# Collects the wheels that uv.lock names for each component, with pip and with our own, below deploy/build (the only
+# step that needs a package index), builds, and writes the names of all images to deploy/.env.images.
+set -eu
+cd "$(dirname "$0")/.."
+UV=${UV:-uv}
+REGISTRY_BASE=python:3.11-slim-bookworm
+BUILD=deploy/build
+TAG=${SHUFFLEDP_TAG:-local}
+
+say() { echo "images: $*" >&2; }
+
+# The base: what the caller chose, what is here, what a registry gives, or one made of Debian packages.
+choose_base() {
+    if [ -n "${BASE_IMAGE:-}" ]; then
+        say "base $BASE_IMAGE, as told"
+    elif docker image inspect "$REGISTRY_BASE" >/dev/null 2>&1; then
+        BASE_IMAGE=$REGISTRY_BASE
+        say "base $BASE_IMAGE, which is here"
+    elif docker pull --quiet "$REGISTRY_BASE" >/dev/null 2>&1; then
+        BASE_IMAGE=$REGISTRY_BASE
+        say "base $BASE_IMAGE, pulled"
+    else
+        say "$REGISTRY_BASE is not here and no registry gives it: making bases from Debian packages"
+        sh deploy/offline/build.sh
+        cp deploy/.env.offline deploy/.env.images
+        . ./deploy/.env.offline
+        return
+    fi
+    echo "BASE_IMAGE=$BASE_IMAGE" >deploy/.env.images
+}
+
+# Our own wheels, of every member.
+build_members() {
+    rm -rf "$BUILD/members"
+    for member in proto core client shuffler analyst accountant sim; do
+        "$UV" build --quiet --wheel --package "shuffledp-$member" --out-dir "$BUILD/members"
+    done
+}
+
+export_lock() { "$UV" export --quiet --frozen --no-dev --no-header --no-annotate "$@"; }
+
+# The locked wheels of a component, by its exact requirements with their hashes; kept while the lock stays.
+collect() {
+    component=$1
+    folder=$BUILD/$component
+    extra=
+    [ "$component" != accountant ] || extra=postgres
+    mkdir -p "$folder/wheels"
+    {
+        export_lock --no-emit-workspace --package "shuffledp-$component" ${extra:+--extra $extra}
+        export_lock --only-group images
+    } >"$folder/requirements.new"
+    if ! cmp -s "$folder/requirements.new" "$folder/requirements.txt"; then
+        rm -rf "$folder/wheels" "$folder/requirements.txt"
+        "$UV" run --quiet --frozen python -m pip download --quiet --disable-pip-version-check --dest "$folder/wheels" \
+            --require-hashes --no-deps --only-binary :all: --implementation cp --python-version 3.11 --abi cp311 \
+            --abi abi3 --abi none --platform any $(platforms) --requirement "$folder/requirements.new"
+        mv "$folder/requirements.new" "$folder/requirements.txt"
+    fi
+    rm -f "$folder"/wheels/shuffledp_*.whl "$folder/requirements.new"
+    export_lock --no-hashes --package "shuffledp-$component" | sed -n 's/^-e \.\///p' | while read -r member; do
+        cp "$BUILD/members/shuffledp_$member"-*.whl "$folder/wheels/"
+    done
+    echo "shuffledp-$component${extra:+[$extra]}" >"$folder/wheels/install"
+}
+
+# Wheels that the base's C library (glibc 2.36) can run, of this machine's processor.
+platforms() {
+    machine=$(uname -m)
+    for version in 2_36 2_35 2_34 2_31 2_28 2_27 2_26 2_24 2_17 2_12 2_5; do
+        printf ' --platform manylinux_%s_%s' "$version" "$machine"
+    done
+    printf ' --platform manylinux2014_%s --platform manylinux2010_%s --platform manylinux1_%s' "$machine" "$machine" "$machine"
+}
+
+build() {
+    component=$1
+    case $component in client | sim) target=command ;; *) target=service ;; esac
+    say "shuffledp/$component:$TAG"
+    docker build --quiet --file deploy/Dockerfile --target "$target" --tag "shuffledp/$component:$TAG" \
+        --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "COMPONENT=$component" \
+        --label "org.opencontainers.image.title=shuffledp-$component" \
+        --label "org.opencontainers.image.version=$version" \
+        --label "org.opencontainers.image.revision=$revision" "$BUILD/$component" >/dev/null
+}
+
+version=$("$UV" version --short --package shuffledp-core --frozen)
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+choose_base
+build_members
+for component in ${*:-shuffler analyst accountant client sim}; do
+    collect "$component"
+    build "$component"
+done

@@ -1,0 +1,130 @@
+"""The compose files and the configurations of containers, read without an engine."""
+
+import shutil
+import subprocess
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from composed import DEPLOY, Composed
+
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_core.config import Section, load_config
+from shuffledp_shuffler.config import NodeConfig
+
+OVERLAYS = ("postgres", "observability", "corrupt")
+NODES = ("node-1", "node-2", "node-3")
+LISTENING = (*NODES, "analyst", "accountant", "mosquitto")
+MEETINGS = {
+    frozenset(pair)
+    for pair in (
+        ("node-1", "node-2"), ("node-2", "node-3"),
+        ("analyst", "node-1"), ("analyst", "node-2"), ("analyst", "node-3"), ("analyst", "accountant"),
+        ("mosquitto", "node-1"), ("mosquitto", "node-2"), ("mosquitto", "node-3"), ("mosquitto", "analyst"),
+        ("fleet", "node-1"), ("fleet", "analyst"), ("fleet", "mosquitto"), ("fleet", "operator"),
+        ("operator", "node-1"), ("operator", "analyst"), ("operator", "mosquitto"),
+    )
+}  # fmt: skip
+"""Who shares a network with whom: docs/adr/0005-networks-of-a-deployment.md."""
+
+
+def compose_file(overlay: str | None = None) -> dict[str, Any]:
+    name = "compose.yaml" if overlay is None else f"compose.{overlay}.yaml"
+    content: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text())
+    return content
+
+
+def services(overlay: str | None = None) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = compose_file(overlay)["services"]
+    return found
+
+
+def hardened() -> list[tuple[str, dict[str, Any]]]:
+    """Every service that a file defines, and does not only change."""
+    return [pair for overlay in (None, *OVERLAYS) for pair in services(overlay).items() if "image" in pair[1]]
+
+
+@pytest.mark.parametrize("overlays", [c for size in range(4) for c in combinations(OVERLAYS, size)])
+def test_every_combination_of_overlays_is_a_valid_deployment(overlays: tuple[str, ...]) -> None:
+    if shutil.which("docker-compose") is None and shutil.which("docker") is None:
+        pytest.skip("neither docker compose nor docker-compose is installed")
+    project = Composed("shuffledp-config", {"OVERLAYS": " ".join(overlays)})
+    assert "node-3" in project.compose("config", "--services")
+
+
+def test_every_overlay_is_tested() -> None:
+    assert {file.name.split(".")[1] for file in DEPLOY.glob("compose.*.yaml")} >= set(OVERLAYS)
+
+
+@pytest.mark.parametrize(("name", "service"), hardened())
+def test_a_service_is_confined_bounded_and_keeps_its_log_small(name: str, service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert set(service.get("cap_add", [])) <= ({"CHOWN", "DAC_OVERRIDE"} if name == "keys" else set())
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "mem_limit" in service
+    assert not {"privileged", "network_mode", "pid", "container_name"} & (service.keys() - {"network_mode"})
+    assert service.get("network_mode", "none") == "none"
+    if name != "keys":
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+        assert service["pids_limit"] > 0
+
+
+def test_nobody_meets_whom_it_should_not() -> None:
+    networks = {name: set(service.get("networks", ())) for name, service in services().items()}
+    met = {frozenset((a, b)) for a, b in combinations(networks, 2) if networks[a] & networks[b]}
+    assert met == MEETINGS
+
+
+def test_no_network_leads_out_and_nothing_is_published_without_an_overlay() -> None:
+    assert all(network["internal"] for network in compose_file()["networks"].values())
+    assert not [name for name, service in services().items() if "ports" in service]
+
+
+def test_the_dashboards_are_published_on_this_machine_alone() -> None:
+    published = [port for service in services("observability").values() for port in service.get("ports", ())]
+    assert len(published) == 2
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_prometheus_stands_with_every_service_and_asks_where_its_page_is() -> None:
+    jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = dict(target.split(":") for job in jobs for group in job["static_configs"] for target in group["targets"])
+    assert targets.keys() == {*NODES, "analyst", "accountant"}
+    own = set(services("observability")["prometheus"]["networks"])
+    for name, port in targets.items():
+        template = DEPLOY / "containers" / ("node.toml" if name in NODES else f"{name}.toml")
+        assert f'metrics = "0.0.0.0:{port}"' in template.read_text()
+        assert own & set(services()[name]["networks"])
+
+
+def test_a_party_mounts_no_other_partys_keys() -> None:
+    for overlay in (None, "postgres"):
+        for name, service in services(overlay).items():
+            keys = [volume for volume in service.get("volumes", ()) if volume.startswith("keys-")]
+            if name != "keys":
+                assert keys in ([], [f"keys-{name}:/keys:ro"])
+
+
+TEMPLATES: list[tuple[str, type[Section]]] = [
+    ("accountant.toml", AccountantConfig),
+    ("analyst.toml", AnalystConfig),
+    ("node.toml", NodeConfig),
+]
+
+
+@pytest.mark.parametrize(("name", "model"), TEMPLATES)
+def test_a_containers_configuration_is_one_that_its_program_reads(name: str, model: type[Section]) -> None:
+    load_config(DEPLOY / "containers" / name, model)
+
+
+def test_every_containers_configuration_is_tested() -> None:
+    assert {file.name for file in (DEPLOY / "containers").glob("*.toml")} == {name for name, _ in TEMPLATES}
+
+
+@pytest.mark.parametrize("script", sorted(DEPLOY.rglob("*.sh")), ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_a_script_is_one_that_a_plain_shell_reads(script: Path) -> None:
+    subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=20)

@@ -1,0 +1,112 @@
+"""`make up`, `make round`, `make down` for real: 1,000 simulated users of four fleets. Needs an engine; about 90 s."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from composed import REPOSITORY, Composed, run
+from test_compose_files import LISTENING, MEETINGS, NODES
+
+pytestmark = pytest.mark.docker
+
+FLEETS, USERS = 4, 250
+SERVICES = (*NODES, "analyst", "accountant")
+
+
+@pytest.fixture(scope="module")
+def deployment() -> Iterator[Composed]:
+    """A deployment that `make up` started, and `make down` removes again."""
+    composed = Composed("shuffledp-test", {"FLEETS": str(FLEETS), "FLEET_USERS": str(USERS), "VOLUMES": "1"})
+    composed.remove()
+    try:
+        composed.make("up")
+        yield composed
+        composed.make("down")
+        left = run(
+            ["docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={composed.project}"]
+        )
+        assert left == ""
+    finally:
+        composed.remove()
+
+
+@pytest.mark.timeout(900)
+def test_make_round_prints_the_answer_and_its_guarantee_for_a_thousand_users_of_four_fleets(
+    deployment: Composed,
+) -> None:
+    before = set((REPOSITORY / "out").glob("*"))
+    printed = deployment.make("round")
+    assert f"The answer: sum over {FLEETS * USERS:,} users" in printed
+    assert "The guarantee, signed by the accountant" in printed
+    (documents,) = set((REPOSITORY / "out").glob("*")) - before
+    run([sys.executable, "-m", "shuffledp_sim.cli", "verify", str(documents / "certificate.json")])
+    result = json.loads(json.loads((documents / "result.json").read_text())["body"])
+    assert result["accepted"] == FLEETS * USERS
+    pattern = f"{result['round_id']}.*round verified"
+    verified = [json.loads(deployment.until_logged(fleet, pattern)) for fleet in deployment.containers("fleet")]
+    assert [word["accepted"] for word in verified] == [USERS] * FLEETS
+
+
+@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet"])
+def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(deployment: Composed, service: str) -> None:
+    state = deployment.inspect(service)
+    assert state["Config"]["User"].split(":")[0] not in {"", "0", "root"}
+    assert state["HostConfig"]["ReadonlyRootfs"] is True
+    assert state["HostConfig"]["Memory"] > 0
+    assert state["State"].get("Health", {"Status": "healthy"})["Status"] == "healthy"
+    writable = {mount["Destination"] for mount in state["Mounts"] if mount["RW"]}
+    assert writable <= {"/state", "/mosquitto/data"}
+    assert not [one for one in state["Config"]["Env"] or () if "PASSWORD" in one or "KEY" in one]
+
+
+CONNECT = """
+import json, socket
+from concurrent.futures import ThreadPoolExecutor
+def reached(address):
+    try:
+        socket.create_connection(tuple(address), 3).close()
+        return True
+    except OSError:
+        return False
+with ThreadPoolExecutor(32) as pool:
+    print(json.dumps(list(pool.map(reached, {addresses}))))
+"""
+
+
+@pytest.fixture(scope="module")
+def addresses(deployment: Composed) -> list[tuple[str, str, int]]:
+    """Every listening service at every address it has: who, host, port."""
+    found = []
+    for name in LISTENING:
+        port = 1883 if name == "mosquitto" else 7000
+        networks = deployment.inspect(name)["NetworkSettings"]["Networks"].values()
+        found += [(name, network["IPAddress"], port) for network in networks]
+    return found
+
+
+@pytest.mark.parametrize("source", [*SERVICES, "fleet"])
+def test_a_party_reaches_whom_it_may_and_nobody_else(
+    deployment: Composed, addresses: list[tuple[str, str, int]], source: str
+) -> None:
+    """By address, so that it is the networks that forbid it, not only the names."""
+    code = CONNECT.format(addresses=[(host, port) for _, host, port in addresses])
+    answers = json.loads(deployment.python(source, code))
+    reached = {name for (name, _, _), answer in zip(addresses, answers, strict=True) if answer}
+    assert reached - {source} == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}
+
+
+def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
+    """What the engine made of them; it keeps a default route in an internal network, and drops what goes there."""
+    mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
+    networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
+    assert len(networks) == 7
+    assert all(network["Internal"] for network in networks)
+
+
+def test_starting_again_keeps_every_key(deployment: Composed) -> None:
+    read = "import pathlib; print(pathlib.Path('/keys/roster.json').read_text())"
+    before = deployment.python("node-1", read)
+    deployment.compose("run", "--rm", "keys")
+    assert deployment.python("node-1", read) == before
+    assert deployment.python("fleet", read) == before

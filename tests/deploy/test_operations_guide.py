@@ -1,0 +1,77 @@
+"""The operations guide against the system: an alert has its section, a number of the sizing table its formula."""
+
+import math
+import re
+
+import pytest
+import yaml
+from composed import DEPLOY, REPOSITORY
+
+from shuffledp_core.onion.geometry import Geometry
+
+GUIDE = (REPOSITORY / "docs" / "operations.md").read_text()
+ALERTS = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+NUMBER = r"([\d,]+(?:\.\d+)?)"
+
+
+def anchors() -> set[str]:
+    """The headings as a page of them links to them: small letters, hyphens for spaces, no other signs."""
+    headings = re.findall(r"^#+ (.+)$", GUIDE, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def measured(name: str) -> float:
+    """A constant of the guide, such as "M = 54,000"."""
+    found = re.findall(rf"`{name} = {NUMBER}`", GUIDE)
+    assert len(found) == 1, f"the guide has {len(found)} values of {name}"
+    return float(found[0].replace(",", ""))
+
+
+def rows() -> list[list[float]]:
+    """The sizing table's rows of numbers."""
+    section = GUIDE.split("\n## Sizing\n")[1].split("\n## ")[0]
+    table = section.split("| users |")[1].split("\n\n")[0]
+    lines = table.splitlines()[2:]
+    return [[float(cell.strip().replace(",", "")) for cell in line.strip("|").split("|")] for line in lines]
+
+
+def rounded(value: float) -> float:
+    """Two significant digits, upwards: a table to plan by errs on the large side."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / step - 1e-9) * step, 6)
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alerts_runbook_is_a_section_of_the_guide(rule: dict[str, dict[str, str]]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert (REPOSITORY / page).read_text() == GUIDE
+    assert anchor == str(rule["alert"]).lower()
+    assert anchor in anchors()
+
+
+def test_the_guide_explains_no_alert_that_does_not_exist() -> None:
+    section = GUIDE.split("\n## Alerts\n")[1].split("\n## ")[0]
+    assert set(re.findall(r"^### (\w+)$", section, flags=re.MULTILINE)) == {rule["alert"] for rule in ALERTS}
+
+
+def test_there_are_rows_to_check() -> None:
+    assert len(rows()) >= 5
+
+
+@pytest.mark.parametrize("row", rows(), ids=str)
+def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) -> None:
+    users, messages, nodes, collecting, mixing, memory, entry_disk, middle_disk, board = row
+    geometry = Geometry(suite="sealed-box", hops=int(nodes), messages_per_user=int(messages), symbol_bytes=1)
+    records = users * messages
+    second, third, last = (geometry.record_bytes(at) for at in (2, 3, int(nodes) + 1))
+    assert collecting == rounded(users / measured("S"))
+    assert mixing == rounded((nodes - 1) * records / measured("M"))
+    assert memory == rounded(measured("B") + records * second / 1e6)
+    envelopes = users * (geometry.envelope_bytes + measured("I"))
+    assert entry_disk == rounded((envelopes + records * second) / 1e6)
+    assert middle_disk == rounded(records * (second + third) / 1e6)
+    assert board == rounded(records * last / 1e6)
