@@ -10,12 +10,12 @@ from typing import Final
 import structlog
 
 from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
+from shuffledp_core.tasks import in_thread
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
-from shuffledp_shuffler.tasks import in_thread
 
 WATCH_SECONDS: Final = 0.1
 """Changes within this time reach a watcher as one."""

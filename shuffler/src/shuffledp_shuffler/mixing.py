@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_shuffler.duplicates import refuse_repeated
 from shuffledp_shuffler.files import commit_part, open_part
@@ -26,7 +27,6 @@ from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import CHUNK_BYTES as PEEL_BYTES
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces, uniform_permutation
-from shuffledp_shuffler.tasks import in_thread
 
 Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], str], None]
 """What a corrupt node does with the peeled records in their old order, their permutation, and the digest of the batch.

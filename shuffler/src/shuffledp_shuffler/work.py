@@ -16,6 +16,7 @@ from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.errors import NodeFault, ShuffleDPError
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
+from shuffledp_core.tasks import in_thread
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
@@ -24,7 +25,6 @@ from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.round_state import Phase
-from shuffledp_shuffler.tasks import in_thread
 
 MIXING_ATTEMPTS: Final = 3
 """A round survives that workers are killed, but not that it kills them every time."""
