@@ -25,7 +25,7 @@ give() {
 # configure NAME TEMPLATE
 configure() {
     sed -e "s/^name = .*/name = \"$1\"/" -e "s/^root_key = .*/root_key = \"$(cat "$new/root.pub")\"/" \
-        "/containers/$2.toml" >"/parties/$1/config.toml"
+        -e "s/^metrics = \"[^.]*/metrics = \"$1/" "/containers/$2.toml" >"/parties/$1/config.toml"
 }
 
 for node in node-1 node-2 node-3; do

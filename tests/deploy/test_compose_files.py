@@ -17,6 +17,7 @@ from shuffledp_shuffler.config import NodeConfig
 
 OVERLAYS = ("postgres", "observability", "corrupt")
 NODES = ("node-1", "node-2", "node-3")
+METRICS_PORT = "9100"
 LISTENING = (*NODES, "analyst", "accountant", "mosquitto")
 MEETINGS = {
     frozenset(pair)
@@ -92,13 +93,35 @@ def test_the_dashboards_are_published_on_this_machine_alone() -> None:
 
 def test_prometheus_stands_with_every_service_and_asks_where_its_page_is() -> None:
     jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    targets = dict(target.split(":") for job in jobs for group in job["static_configs"] for target in group["targets"])
-    assert targets.keys() == {*NODES, "analyst", "accountant"}
+    targets = [target.split(":") for job in jobs for group in job["static_configs"] for target in group["targets"]]
+    assert [host for host, _ in targets] == [f"{name}.metrics" for name in (*NODES, "analyst", "accountant")]
+    assert {port for _, port in targets} == {METRICS_PORT}
     own = set(services("observability")["prometheus"]["networks"])
-    for name, port in targets.items():
-        template = DEPLOY / "containers" / ("node.toml" if name in NODES else f"{name}.toml")
-        assert f'metrics = "0.0.0.0:{port}"' in template.read_text()
-        assert own & set(services()[name]["networks"])
+    for host, _ in targets:
+        ((name, there),) = metrics_networks(host)
+        assert host == f"{name}.metrics"
+        assert there in own
+        assert there != "clients"
+
+
+@pytest.mark.parametrize(
+    ("template", "name"), [("node", "node-1"), ("analyst", "analyst"), ("accountant", "accountant")]
+)
+def test_a_page_of_metrics_listens_in_one_network_alone(template: str, name: str) -> None:
+    """make-keys.sh puts another node's name in."""
+    config = (DEPLOY / "containers" / f"{template}.toml").read_text()
+    assert f'metrics = "{name}.metrics:{METRICS_PORT}"' in config
+
+
+def metrics_networks(alias: str) -> list[tuple[str, str]]:
+    """Which service has this name, and in which network."""
+    attached = [
+        (name, network, settings)
+        for name, service in services().items()
+        if isinstance(service.get("networks"), dict)
+        for network, settings in service["networks"].items()
+    ]
+    return [(name, network) for name, network, settings in attached if alias in (settings or {}).get("aliases", ())]
 
 
 def test_a_party_mounts_no_other_partys_keys() -> None:

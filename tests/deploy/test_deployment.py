@@ -96,6 +96,18 @@ def test_a_party_reaches_whom_it_may_and_nobody_else(
     assert reached - {source} == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}
 
 
+@pytest.mark.parametrize("source", [*SERVICES, "fleet"])
+def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(
+    deployment: Composed, addresses: list[tuple[str, str, int]], source: str
+) -> None:
+    pages = [(name, host) for name, host, _ in addresses if name in SERVICES]
+    code = CONNECT.format(addresses=[(host, 9100) for _, host in pages])
+    answers = json.loads(deployment.python(source, code))
+    reached = {name for (name, _), answer in zip(pages, answers, strict=True) if answer}
+    assert reached - {source} == {"analyst": {*NODES, "accountant"}, "accountant": {"analyst"}}.get(source, set())
+    assert source == "fleet" or source in reached
+
+
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
     """What the engine made of them; it keeps a default route in an internal network, and drops what goes there."""
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]

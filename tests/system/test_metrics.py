@@ -75,8 +75,8 @@ def prometheus(round_done: LocalSystem, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("prometheus")
     text = (DEPLOY / "prometheus" / "prometheus.yml").read_text().replace(": 5s", ": 1s")
     for name, address in round_done.metrics.items():
-        assert f"{name}:9100" in text
-        text = text.replace(f"{name}:9100", address)
+        assert f"{name}.metrics:9100" in text
+        text = text.replace(f"{name}.metrics:9100", address)
     (folder / "prometheus.yml").write_text(text)
     shutil.copy(ALERTS, folder)
     ports = Ports(1)
