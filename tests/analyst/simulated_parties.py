@@ -46,6 +46,7 @@ from shuffledp_core.mechanisms import KRRHistogram, Mechanism, RRShuffle
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.transport.rpc_errors import TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
+from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_sim.pki import Deployment
 
@@ -95,7 +96,7 @@ class Served:
             interceptors=[TypedErrors(roster, dict.fromkeys(methods, ANALYST_ONLY))], options=server_options()
         )
         self.register(self._server)
-        credentials = server_credentials(self.deployment.keys_of(self.name), roster.tls_authority)
+        credentials = server_credentials(TLSFiles.load(self.deployment.keys_of(self.name), roster.tls_authority))
         self._server.add_secure_port(roster.party(self.name).address, credentials)
         await self._server.start()
 

@@ -39,6 +39,7 @@ from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translated
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import channel_to, server_credentials, server_options
+from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
@@ -211,7 +212,7 @@ class World:
         rules: Rules = {"/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({"node"})}
         server = grpc.aio.server(interceptors=[TypedErrors(self.roster, rules)], options=server_options())
         batch_pb2_grpc.add_BatchSinkServicer_to_server(self.sink, server)
-        credentials = server_credentials(self.deployment.keys_of("analyst"), self.roster.tls_authority)
+        credentials = server_credentials(TLSFiles.load(self.deployment.keys_of("analyst"), self.roster.tls_authority))
         server.add_secure_port(self.roster.the("analyst").address, credentials)
         await server.start()
         self._sink_server = server

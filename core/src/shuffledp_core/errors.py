@@ -125,6 +125,10 @@ class CountMismatchError(RoundFailed):
     """What the last node delivered is not what the entry node accepted."""
 
 
+class ExpiredTLSCertificateError(ConfigError, UnreachableError):
+    """A TLS certificate, or its authority, has ended: it must be renewed before its owner is talked to. Exit code 2."""
+
+
 class ReceiptMissingError(NodeFault):
     """A receipt was given but the published board lacks the message: evidence of cheating."""
 

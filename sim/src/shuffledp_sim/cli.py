@@ -257,6 +257,40 @@ def keys_init(
     typer.echo(deployment.root_key)
 
 
+@keys_app.command("show")
+def keys_show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
+    """Who is in a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
+    import datetime as dt
+
+    from rich.console import Console
+
+    from shuffledp_sim.key_overview import show
+    from shuffledp_sim.pki import open_deployment
+
+    show(open_deployment(folder), Console(), dt.datetime.now(dt.UTC))
+
+
+@keys_app.command("renew")
+def keys_renew(
+    folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
+    *,
+    party: Annotated[
+        list[str] | None, typer.Option(help="Only this one; a party, client or operator; repeatable.")
+    ] = None,
+    authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
+) -> None:
+    """New TLS keys and certificates, for everybody or some; all of them or, after an error, none."""
+    from shuffledp_sim.renewal import renew
+
+    done = renew(folder, party or [], new_authority=authority)
+    typer.echo(f"new TLS keys and certificates: {', '.join(done.names)}")
+    if done.new_authority:
+        typer.echo(f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: everybody needs it")
+    if not done.bridged:
+        typer.echo("whoever has the old roster refuses the new certificates: stop everything, and start it with both")
+    typer.echo("put them in place and restart one by one: docs/operations.md, keys and their rotation")
+
+
 def main() -> None:
     """Entry point: the only place that catches our errors; one line on standard error, and the exit code."""
     try:

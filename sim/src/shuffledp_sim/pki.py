@@ -3,10 +3,11 @@
 Layout below the deployment folder (docs/protocol.md, section "Keys"):
 
     roster.json  root.pub            what everybody gets: the signed roster and the root key to pin
-    root/        root.pem  ca-key.pem  ca.pem
-    enrolment/   <population>.pem    the enrolment keys
+    root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
+    enrolment/   <population>/identity.pem           the enrolment keys
     <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
     client/  operator/               tls.pem  tls-key.pem
+    clients/     <user>/             single users, with copies of the TLS files in client/
 
 In a real deployment each operator makes its own keys and the root signs the roster; here one command does it all.
 """
@@ -14,27 +15,19 @@ In a real deployment each operator makes its own keys and the root signs the ros
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, Identity, load_identity, load_roster, read_file
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
-
-VALID_DAYS: Final = 365
-"""Life of the development TLS certificates."""
+from shuffledp_sim.authority import Authority, pem, private_pem, write_secret
 
 ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"
@@ -68,7 +61,12 @@ class Deployment:
 
 
 def create_deployment(
-    folder: Path, addresses: Mapping[str, str], *, population: str = "demo", deployment: str = "demo"
+    folder: Path,
+    addresses: Mapping[str, str],
+    *,
+    population: str = "demo",
+    deployment: str = "demo",
+    now: dt.datetime | None = None,
 ) -> Deployment:
     """Makes all keys below `folder`, which must be empty or absent.
 
@@ -78,6 +76,7 @@ def create_deployment(
             the order of the default route.
         population: the one population of the deployment.
         deployment: its name.
+        now: when the TLS certificates begin, UTC; None: now.
 
     Raises:
         ConfigError: the folder already holds something.
@@ -85,20 +84,20 @@ def create_deployment(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = _Authority.create(deployment)
+    now = now or dt.datetime.now(dt.UTC)
+    authority = Authority.create(deployment, now)
     root = _new_identity(folder / "root", ROOT)
-    _write_secret(folder / "root" / "ca-key.pem", _private_pem(authority.key))
-    _write(folder / "root" / "ca.pem", authority.pem)
+    authority.save(folder / "root")
     enrolment = _new_identity(folder / "enrolment" / population, population)
-    parties = tuple(_new_party(folder, authority, name, address) for name, address in addresses.items())
-    for name in (CLIENT, OPERATOR):
-        authority.issue(folder / name, name, ())
+    parties = tuple(_new_party(folder, name, address) for name, address in addresses.items())
     roster = Roster(
         deployment=deployment,
         parties=parties,
         populations=(Population(name=population, enrolment_key=enrolment.public_key.hex()),),
-        tls_authority=authority.pem.decode(),
+        tls_authority=pem(authority.certificate).decode(),
     )
+    for name, hosts in tls_names(roster).items():
+        authority.issue(folder / name, name, hosts, now)
     _write(folder / "roster.json", root.sign(roster).to_bytes())
     _write(folder / "root.pub", (root.public_key.hex() + "\n").encode())
     return Deployment(folder, roster, root.public_key.hex())
@@ -123,7 +122,17 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
 
 
 def open_deployment(folder: Path) -> Deployment:
-    """The deployment that `create_deployment` made there."""
+    """The deployment that `create_deployment` made there.
+
+    Raises:
+        ConfigError: nothing of that kind is there.
+        DocumentError: the roster is not signed by the root key beside it.
+    """
+    missing = [name for name in ("roster.json", "root.pub") if not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"{folder} is no deployment folder: it has no {' and no '.join(missing)}; `shuffledp keys init` makes one"
+        )
     root_key = read_file(folder / "root.pub", "root key").decode().strip()
     return Deployment(folder, load_roster(folder / "roster.json", root_key), root_key)
 
@@ -140,60 +149,20 @@ def write_client(folder: Path, deployment: Deployment, population: str) -> None:
     """One user's key folder: TLS of all devices, an identity of its own and its credential."""
     key, credential = next(issue_credentials(deployment.enrolment_of(population), 1))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_secret(folder / "identity.pem", _private_pem(key))
+    write_secret(folder / "identity.pem", private_pem(key))
     _write(folder / "credential.json", credential.to_bytes())
     for name in ("tls.pem", "tls-key.pem"):
-        _write_secret(folder / name, read_file(deployment.keys_of(CLIENT) / name, "TLS file"))
+        write_secret(folder / name, read_file(deployment.keys_of(CLIENT) / name, "TLS file"))
 
 
-@dataclass(frozen=True)
-class _Authority:
-    """The deployment's TLS certificate authority (ECDSA P-256, as every TLS stack speaks)."""
-
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
-
-    @classmethod
-    def create(cls, deployment: str) -> _Authority:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"shuffledp {deployment} development CA")
-        certificate = (
-            _builder(name, name, key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        return cls(key, certificate)
-
-    def issue(self, folder: Path, name: str, hosts: tuple[str, ...]) -> None:
-        """A certificate for `name`, valid as server under that name and `hosts`, and as client."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = (
-            _builder(_name(name), self.certificate.subject, key)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
-            .add_extension(
-                x509.SubjectAlternativeName([x509.DNSName(name), *map(_general_name, hosts)]), critical=False
-            )
-            .sign(self.key, hashes.SHA256())
-        )
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(folder / "tls.pem", certificate.public_bytes(serialization.Encoding.PEM) + self.pem)
-        _write_secret(folder / "tls-key.pem", _private_pem(key))
+def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
+    """Who has a TLS certificate in a deployment, and under which hosts besides its own name."""
+    parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
+    return parties | {CLIENT: (), OPERATOR: ()}
 
 
-def _new_party(folder: Path, authority: _Authority, name: str, address: str) -> Party:
+def _new_party(folder: Path, name: str, address: str) -> Party:
     identity = _new_identity(folder / name, name)
-    host = address.rpartition(":")[0]
-    authority.issue(folder / name, name, (host, "localhost"))
     role = name if name in {ANALYST, ACCOUNTANT} else "node"
     return Party(
         name=name,
@@ -207,59 +176,9 @@ def _new_party(folder: Path, authority: _Authority, name: str, address: str) -> 
 def _new_identity(folder: Path, name: str) -> Identity:
     key = Ed25519PrivateKey.generate()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_secret(folder / "identity.pem", _private_pem(key))
+    write_secret(folder / "identity.pem", private_pem(key))
     return Identity(name, key)
-
-
-def _private_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
 
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-
-
-def _write_secret(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )

@@ -16,23 +16,19 @@ from contextlib import suppress
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
-from cryptography import x509
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
 
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.errors import ConfigError, PortInUseError, ShuffleDPError
-from shuffledp_core.keys import read_file
+from shuffledp_core.transport.tls_files import TLSFiles
 
 
 class ServiceMetrics:
     """What is the same in every service. Roles derive from it and add their own to `registry`.
 
     Args:
-        config: whose TLS certificate and state folder are watched.
-
-    Raises:
-        ConfigError: the TLS certificate cannot be read.
+        config: whose state folder is watched.
     """
 
     def __init__(self, config: ServiceConfig) -> None:
@@ -40,8 +36,11 @@ class ServiceMetrics:
         ProcessCollector(registry=self.registry)
         self._refusals = self.counter("shuffledp_refusals", "Calls refused, by error class", "method", "reason")
         self._unexpected = self.counter("shuffledp_unexpected_failures", "Calls that failed by no error of ours")
-        expiry = self.gauge("shuffledp_tls_certificate_expiry_timestamp_seconds", "When the own TLS certificate ends")
-        expiry.set(_certificate_end(config.keys / "tls.pem"))
+        self._expiry = self.gauge(
+            "shuffledp_tls_certificate_expiry_timestamp_seconds",
+            "When the TLS certificate in use ends: the own one, the deployment's authority",
+            "certificate",
+        )
         clock = self.gauge("shuffledp_clock_timestamp_seconds", "The clock of this process, since 1970 (UTC)")
         clock.set_function(lambda: system_clock() / 1000)
         free = self.gauge("shuffledp_state_disk_free_bytes", "Free bytes of the disk with the state folder")
@@ -56,6 +55,11 @@ class ServiceMetrics:
     def counter(self, name: str, help_: str, *labels: str) -> Counter:
         """A new counter on this page; its series end in `_total`."""
         return Counter(name, help_, labels, registry=self.registry)
+
+    def use(self, files: TLSFiles) -> None:
+        """Shows the ends of the TLS certificates that the service was started with."""
+        self._expiry.labels("own").set(files.own_end.timestamp())
+        self._expiry.labels("authority").set(files.authority_end.timestamp())
 
     def refused(self, method: str, error: BaseException) -> None:
         """Counts a failed call of a full gRPC method name. Only the error's class is looked at, never its text."""
@@ -112,13 +116,6 @@ def _disk(folder: Path) -> tuple[float, float]:
     except OSError:
         return float("nan"), float("nan")
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-
-
-def _certificate_end(file: Path) -> float:
-    try:
-        return x509.load_pem_x509_certificate(read_file(file, "TLS certificate")).not_valid_after_utc.timestamp()
-    except ValueError as error:
-        raise ConfigError(f"{file} is not a PEM certificate") from error
 
 
 def _address(listen: str) -> tuple[str, int]:

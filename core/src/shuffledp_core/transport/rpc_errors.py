@@ -135,12 +135,21 @@ _GONE: Final = {
 }
 
 
+_ENDED: Final = "CERTIFICATE_VERIFY_FAILED: certificate has expired"
+"""What gRPC's TLS says of the other side's certificate, or of the authority above it."""
+
+
 def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
-    """The error that `party` raised, or `UnreachableError` when it did not answer."""
+    """The error that `party` raised, or `UnreachableError` when it did not answer or its certificate has ended."""
     code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
         kind = errors.by_code(code if isinstance(code, str) else code.decode("ascii", "replace"))
         return kind(error.details() or "no details")
+    if _ENDED in (error.details() or ""):
+        return errors.ExpiredTLSCertificateError(
+            f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, has ended; renew it "
+            "(`shuffledp keys renew`), put it in place and restart the party"
+        )
     if error.code() in _GONE:
         return errors.UnreachableError(f"{party} does not answer ({error.code().name}: {error.details()})")
     return errors.NodeFault(f"{party} failed ({error.code().name}: {error.details()}); see its log")

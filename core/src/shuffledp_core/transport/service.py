@@ -17,6 +17,7 @@ from shuffledp_core.errors import PortInUseError
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
+from shuffledp_core.transport.tls_files import TLSFiles
 
 GRACE_SECONDS = 5.0
 """How long calls under way may finish after a stop was asked for."""
@@ -27,6 +28,9 @@ class Service:
 
     `register` gets the server; `names` are the full service names for reflection; `metrics` are the role's own, by
     default what every service has.
+
+    Raises:
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when one has ended.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class Service:
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server)
-        self._credentials = server_credentials(config.keys, roster.tls_authority)
+        files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
+        self._credentials = server_credentials(files)
+        self.metrics.use(files)
 
     async def start(self) -> int:
         """Listens and reports healthy; the port. Raises `PortInUseError`, also for the page of metrics."""

@@ -12,7 +12,7 @@ from typing import Final
 import grpc
 
 from shuffledp_core.documents.models import Party, Roster
-from shuffledp_core.keys import read_file
+from shuffledp_core.transport.tls_files import TLSFiles
 
 CLIENT: Final = "client"
 OPERATOR: Final = "operator"
@@ -31,10 +31,10 @@ def server_options() -> list[tuple[str, int]]:
     return [*_OPTIONS, ("grpc.http2.min_ping_interval_without_data_ms", 10_000)]
 
 
-def server_credentials(keys: Path, authority: str) -> grpc.ServerCredentials:
-    """TLS for a server that asks every caller for a certificate of the deployment's authority (PEM)."""
-    pair = (read_file(keys / "tls-key.pem", "TLS key"), read_file(keys / "tls.pem", "TLS certificate"))
-    return grpc.ssl_server_credentials([pair], root_certificates=authority.encode(), require_client_auth=True)
+def server_credentials(files: TLSFiles) -> grpc.ServerCredentials:
+    """TLS for a server that asks every caller for a certificate of the deployment's authority."""
+    pair = (files.key, files.chain)
+    return grpc.ssl_server_credentials([pair], root_certificates=files.authority, require_client_auth=True)
 
 
 def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool = False) -> grpc.aio.Channel:
@@ -43,11 +43,14 @@ def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool
     gRPC may let the channels of one process share connections; `own_connection` forbids it. A call that fails is not
     repeated behind the caller's back: gRPC's own transparent retries can spin on a server that is going away, until
     they have taken all memory.
+
+    Raises:
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own certificate has ended,
+            because what a server says to that does not reach the caller.
     """
+    files = TLSFiles.load(keys, roster.tls_authority).require_valid()
     credentials = grpc.ssl_channel_credentials(
-        root_certificates=roster.tls_authority.encode(),
-        private_key=read_file(keys / "tls-key.pem", "TLS key"),
-        certificate_chain=read_file(keys / "tls.pem", "TLS certificate"),
+        root_certificates=files.authority, private_key=files.key, certificate_chain=files.chain
     )
     options = [
         *_OPTIONS,

@@ -1,0 +1,64 @@
+"""The TLS key and certificates of a process, read from its key folder and the roster, and when they end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+
+from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
+from shuffledp_core.keys import read_file
+
+
+@dataclass(frozen=True)
+class TLSFiles:
+    """What a connection is made of, as PEM, and the ends of both certificates, UTC."""
+
+    folder: Path
+    key: bytes = field(repr=False)
+    chain: bytes
+    authority: bytes
+    own_end: dt.datetime
+    authority_end: dt.datetime
+    """Of the authority that lives longest: a roster may name the next one beside the present one."""
+
+    @classmethod
+    def load(cls, folder: Path, authority: str) -> Self:
+        """Reads the key folder of a process. `authority` is the roster's `tls_authority`.
+
+        Raises:
+            ConfigError: a file cannot be read, or what should be a certificate is none.
+        """
+        key = read_file(folder / "tls-key.pem", "TLS key")
+        chain = read_file(folder / "tls.pem", "TLS certificate")
+        own = certificates(chain, str(folder / "tls.pem"))[0]
+        authorities = certificates(authority.encode(), "the roster's TLS authority")
+        last = max(one.not_valid_after_utc for one in authorities)
+        return cls(folder, key, chain, authority.encode(), own.not_valid_after_utc, last)
+
+    def require_valid(self, clock: Clock = system_clock) -> Self:
+        """These files, if nothing has ended. Raises `ExpiredTLSCertificateError`, which says how to renew it."""
+        now = dt.datetime.fromtimestamp(clock() / 1000, dt.UTC)
+        if self.authority_end <= now:
+            raise ExpiredTLSCertificateError(
+                f"the roster's TLS authority ended on {self.authority_end:%Y-%m-%d}: get the deployment's present "
+                "roster and TLS files; the owner makes them with `shuffledp keys renew --authority`"
+            )
+        if self.own_end <= now:
+            raise ExpiredTLSCertificateError(
+                f"the TLS certificate {self.folder / 'tls.pem'} ended on {self.own_end:%Y-%m-%d}: renew it with "
+                "`shuffledp keys renew` where the authority's key is, and put it in place"
+            )
+        return self
+
+
+def certificates(pem: bytes, what: str) -> list[x509.Certificate]:
+    """One or more certificates. `ConfigError` names `what` is none."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise ConfigError(f"{what} is not a PEM certificate") from error
