@@ -11,14 +11,17 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.console import Console
 
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_sim import renewal
+from shuffledp_sim.authority import Authority, pem
 from shuffledp_sim.cli import keys_renew
 from shuffledp_sim.key_overview import show
 from shuffledp_sim.pki import Deployment, create_deployment, open_deployment, write_client
@@ -192,6 +195,51 @@ def test_a_system_that_cannot_exchange_folders_says_so_and_nothing_is_changed(
         renew(deployment.folder, new_authority=True)
     assert changed(before, deployment.folder) == set()
     assert [path.name for path in deployment.folder.parent.iterdir()] == ["keys"]
+
+
+def test_the_copy_is_closed_to_others_before_there_is_a_key_in_it(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.folder.chmod(0o755)
+    copy = deployment.folder.parent / ".keys.renewal"
+    modes = []
+    there = shutil.copytree
+
+    def watching(*arguments: Any, **options: Any) -> Any:
+        modes.append(stat.S_IMODE(copy.stat().st_mode))
+        return there(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "copytree", watching)
+    renew(deployment.folder)
+    assert modes[0] == 0o700
+    assert stat.S_IMODE(deployment.folder.stat().st_mode) == 0o755
+
+
+def test_a_folder_of_another_user_is_left_alone(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(deployment.folder)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        renew(deployment.folder)
+    assert changed(before, deployment.folder) == set()
+
+
+def test_an_authority_that_may_certify_no_other_has_a_successor_without_a_bridge(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An authority as deployments had it before there were bridges."""
+    root = deployment.folder / "root"
+    present = Authority.load(root)
+    limited = (
+        x509.CertificateBuilder(present.certificate.issuer, present.certificate.subject, present.key.public_key(), 1)
+        .not_valid_before(NOW)
+        .not_valid_after(present.ends)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(present.key, hashes.SHA256())
+    )
+    (root / "ca.pem").write_bytes(pem(limited))
+    keys_renew(deployment.folder, party=None, authority=True)
+    assert "whoever has the old roster refuses the new certificates" in capsys.readouterr().out
+    assert not (root / "ca-bridge.pem").exists()
 
 
 CRASHES = """
