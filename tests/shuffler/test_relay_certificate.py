@@ -1,4 +1,4 @@
-"""A relay whose own TLS certificate has ended tries again, as when its successor is away: it may be renewed meanwhile."""
+"""A relay whose own TLS certificate has ended tries again, as for a successor that is away: it may be renewed."""
 
 import datetime as dt
 from pathlib import Path
