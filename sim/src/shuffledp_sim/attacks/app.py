@@ -111,7 +111,7 @@ def exchange(
 def flood(
     *,
     users: AttackUsers = 1000,
-    trials: Trials = 2000,
+    trials: Trials = 20_000,
     confidence: Confidence = DEFAULT_CONFIDENCE,
     output: Format = OutputFormat.TEXT,
     plot: AttackPlot = None,

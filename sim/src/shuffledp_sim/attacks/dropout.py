@@ -140,7 +140,13 @@ def dropout_chart(report: AttackReport) -> Chart:
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
             Curve(f"final certificate, planned for {users}", Role.CERTIFIED, stay, [one["final"] for one in left]),
-            Curve("proved by the attack (lower bound)", Role.MEASURED, stay, [one["low"] for one in left]),
+            Curve(
+                f"proved by the attack, planned for {users} (lower bounds)",
+                Role.MEASURED,
+                stay,
+                [one["low"] for one in left],
+                joined=False,
+            ),
             Curve(
                 f"final certificate, planned for {users // 2}", Role.SAFE, stay, [one["careful_final"] for one in left]
             ),

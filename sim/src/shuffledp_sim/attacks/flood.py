@@ -42,8 +42,8 @@ from shuffledp_sim.attacks.trials import Trials
 from shuffledp_sim.attacks.views import flooded_rounds
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 
-HONEST_MEASURED = (1, 10, 100)
-"""Numbers of honest users, the victim among them, at which the remaining ε is measured for the curve."""
+HONEST_MEASURED = (1, 3, 10, 30, 100)
+"""Numbers of honest users, the victim among them, at which the remaining ε is measured."""
 
 
 def run_flood(
@@ -52,7 +52,7 @@ def run_flood(
     epsilon: float = 0.3,
     delta: float = 1e-6,
     policy_limit: float = 2.5,
-    trials: int = 2000,
+    trials: int = 20_000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
     """A flooded histogram round and a flooded sum round, and what the certificates say for so few honest users.
@@ -75,8 +75,6 @@ def run_flood(
     began = time.monotonic()
     histogram = calibrated(KRRHistogram, Target(epsilon, delta, users, users, symbols=10))
     total = calibrated(GeoShuffle, Target(1.0, delta, users, users, max_value=20))
-    honest = users - 3 * users // 10
-    planned = calibrated(KRRHistogram, Target(epsilon, delta, honest, honest, symbols=10))
     steps = [count for count in HONEST_MEASURED if count < users]
     with Trials() as work:
 
@@ -85,14 +83,14 @@ def run_flood(
             first, second = (work.run(f"{spec.kind}, {count} honest", draw, trials)[:, 0] for draw in draws)
             return epsilon_bound(first, second, delta, confidence)
 
-        flooded = {spec: measure(spec, 1) for spec in (histogram, total)}
-        curve = {1: flooded[histogram], **{count: measure(histogram, count) for count in steps[1:]}}
-        counted = measure(planned, honest)
+        curve = {count: measure(histogram, count) for count in steps}
+        flooded = {histogram: curve[1], total: measure(total, 1)}
     findings = [one for spec, bound in flooded.items() for one in _alone(spec, users, bound, policy_limit)]
-    certified = epsilon_bounds(planned, Setting(users, honest), delta).certified
-    claim = Claim(f"certificate for {honest} honest of {users}", certified)
-    plan = f"{planned.kind}: the plan allows for {users - honest} colluding users, and so many collude"
-    findings.append(epsilon_finding(plan, counted, claim, defended=True))
+    honest = steps[-1]
+    certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified
+    claim = Claim(f"certificate that counts {honest} honest", certified)
+    plan = f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many collude"
+    findings.append(epsilon_finding(plan, curve[honest], claim, defended=True))
     return AttackReport(
         attack="flood",
         lesson="Only honest users hide anybody: ask a certificate how many it counts on. Alone, ε_L is left.",
@@ -120,6 +118,7 @@ def flood_chart(report: AttackReport) -> Chart:
                 Role.MEASURED,
                 [one["honest"] for one in measured],
                 [one["low"] for one in measured],
+                joined=False,
             ),
             Curve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
         ],

@@ -22,7 +22,17 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve; all sequences have the same length. `lows` and `highs` are a confidence interval, if there is one."""
+    """One curve; all sequences have the same length.
+
+    Attributes:
+        label: in the legend.
+        role: what it is.
+        xs: from left to right.
+        ys: at these places.
+        lows: lower ends of a confidence interval, if there is one.
+        highs: its upper ends.
+        joined: whether it says anything between its points. Lower bounds do not: they are drawn as arrows upwards.
+    """
 
     label: str
     role: Role
@@ -30,6 +40,7 @@ class Curve:
     ys: Sequence[float]
     lows: Sequence[float] | None = None
     highs: Sequence[float] | None = None
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,9 @@ def draw_chart(chart: Chart, file: Path) -> None:
     figure = Figure(figsize=(8.6, 5.0), dpi=140, layout="constrained")
     axes = figure.subplots()
     for curve in chart.curves:
+        look = _LINES[curve.role] if curve.joined else "^"
         axes.plot(
-            curve.xs, curve.ys, _LINES[curve.role], color=curve.role.value, lw=2, ms=5, label=curve.label, zorder=3
+            curve.xs, curve.ys, look, color=curve.role.value, lw=2, ms=6, label=curve.label, zorder=3, clip_on=False
         )
         if curve.lows is not None and curve.highs is not None:
             axes.fill_between(curve.xs, curve.lows, curve.highs, color=curve.role.value, alpha=0.18, lw=0)

@@ -40,13 +40,22 @@ _ROUND: Final = "00" * 16
 
 
 def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
-    """Rounds of which one user holds `far`, the others 0: (largest number, sum), from the very same reports."""
+    """Rounds of which one user holds `far`, the others 0, from the very same reports.
+
+    What is seen: the largest number; the sum; and the sum if only the far user and one other had come.
+    """
     integers = RandomIntegers()
     views = []
     for _ in range(count):
         reports = [randomise(spec, 0, integers) for _ in range(users - 1)]
         reports.append(randomise(spec, far, integers))
-        views.append((max(reports) - spec.padding, sum(reports) - users * spec.padding))
+        views.append(
+            (
+                max(reports) - spec.padding,
+                sum(reports) - users * spec.padding,
+                reports[-1] + reports[0] - 2 * spec.padding,
+            )
+        )
     return views
 
 
