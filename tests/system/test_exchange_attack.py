@@ -14,10 +14,11 @@ import pytest
 from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
-from shuffledp_sim.attacks.exchange import SCENARIOS, run_exchange
-from shuffledp_sim.attacks.exchange_unguarded import copied, flipped, marked
-from shuffledp_sim.attacks.malicious import Orders
-from shuffledp_sim.attacks.tampering import Pool, alter, replay
+from shuffledp_sim.attacks.exchange.attack import SCENARIOS, run_exchange
+from shuffledp_sim.attacks.exchange.node import Orders
+from shuffledp_sim.attacks.exchange.rounds import suspects
+from shuffledp_sim.attacks.exchange.tampering import Pool, alter, replay
+from shuffledp_sim.attacks.exchange.unguarded import copied, flipped, marked
 
 BAD_BATCH = ("BadBatchError", "failed", "reserved")
 MISCOUNTED = ("CountMismatchError", "failed", "reserved")
@@ -142,6 +143,12 @@ def test_a_marked_onion_is_traced_unless_layers_are_authenticated() -> None:
     assert marked(20).found == 20
     for suite in SUITES.values():
         assert flipped(suite).found == 0
+
+
+def test_an_adversary_would_know_a_repeated_or_replayed_message_if_it_ever_reached_a_board() -> None:
+    assert suspects([b"a", b"b", b"c", b"b"], [b"c"]) == {b"b"}
+    assert suspects([b"a", b"b", b"c"], [b"c"], earlier={b"a"}) == {b"a"}
+    assert suspects([b"a", b"b", b"c"], [b"c"]) == {b"a", b"b"}
 
 
 def test_a_tampering_that_cannot_be_is_our_own_misuse(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -101,7 +101,7 @@ def exchange(
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """An entry node that repeats, loses, exchanges or marks onions: who notices, where, by what."""
-    from shuffledp_sim.attacks.exchange import run_exchange
+    from shuffledp_sim.attacks.exchange.attack import run_exchange
     from shuffledp_sim.attacks.present import present
 
     present(run_exchange(trials=trials, confidence=confidence), output)

@@ -84,7 +84,7 @@ def run_flood(
             return epsilon_bound(first, second, delta, confidence)
 
         curve = {count: measure(histogram, count) for count in steps}
-        flooded = {histogram: curve[1], total: measure(total, 1)}
+        flooded: dict[Mechanism, EpsilonBound] = {histogram: curve[1], total: measure(total, 1)}
     findings = [one for spec, bound in flooded.items() for one in _alone(spec, users, bound, policy_limit)]
     honest = steps[-1]
     certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified

@@ -26,7 +26,7 @@ from shuffledp_core.onion.suites import Suite, suite_named
 from shuffledp_core.randomness import system_random
 from shuffledp_shuffler.duplicates import refuse_repeated
 from shuffledp_shuffler.permutation import uniform_permutation
-from shuffledp_sim.attacks.tampering import COPIES, Pool, copy
+from shuffledp_sim.attacks.exchange.tampering import COPIES, Pool, copy, split
 
 USERS: Final = 12
 MESSAGES: Final = 2
@@ -75,7 +75,7 @@ def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool
     records: list[bytes] = []
     for start in range(0, len(sent), MESSAGES):
         envelope = seal_envelope(geometry, _ROUND, keys, sent[start : start + MESSAGES])
-        records += _split(suite.opener(private, binding(_ROUND, 1))(envelope), geometry.record_bytes(2))
+        records += split(suite.opener(private, binding(_ROUND, 1))(envelope), geometry.record_bytes(2))
     return Pool(geometry, _ROUND, keys, 1, records, records[:MESSAGES])
 
 
@@ -86,7 +86,7 @@ def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: b
             packed = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
             refuse_repeated(packed, system_random)
         opened = peel(geometry, _ROUND, position, route[position - 1][0], b"".join(records))
-        records = _permuted(_split(opened, geometry.record_bytes(position + 1)))
+        records = _permuted(split(opened, geometry.record_bytes(position + 1)))
     return records
 
 
@@ -167,7 +167,3 @@ def _plain() -> bytes:
 
 def _permuted(records: list[bytes]) -> list[bytes]:
     return [records[place] for place in uniform_permutation(len(records), system_random)]
-
-
-def _split(packed: bytes, width: int) -> list[bytes]:
-    return [packed[start : start + width] for start in range(0, len(packed), width)]

@@ -12,9 +12,9 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import Identity
-from shuffledp_sim.attacks.exchange_rounds import USERS, Observation, TamperedRound, judge, open_tampered, plan_for
-from shuffledp_sim.attacks.malicious import Orders
-from shuffledp_sim.attacks.tampering import CROWD
+from shuffledp_sim.attacks.exchange.node import Orders
+from shuffledp_sim.attacks.exchange.rounds import USERS, Observation, TamperedRound, judge, open_tampered, plan_for
+from shuffledp_sim.attacks.exchange.tampering import CROWD
 from shuffledp_sim.pki import issue_credentials
 from shuffledp_sim.processes import LocalSystem
 

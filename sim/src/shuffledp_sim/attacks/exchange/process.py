@@ -1,10 +1,10 @@
-"""`python -m shuffledp_sim.attacks.malicious_node --orders FOLDER --config FILE`: a mix node that cheats on order.
+"""`python -m shuffledp_sim.attacks.exchange.process --orders FOLDER --config FILE`: a mix node that cheats on order.
 
 It is the real node in every respect but one: after it has mixed, it tampers with its output as the file `order` in
 its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and signs a header that fits what it
 sends. The plain messages that it makes up are left in `made` for whoever it colludes with.
 
-Peeling processes import the main module again, so the node itself is in `malicious` and imported in `main` only.
+Peeling processes import the main module again, so the node itself is in `node` and imported in `main` only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     from shuffledp_core.config import load_config
     from shuffledp_shuffler.app import run
     from shuffledp_shuffler.config import NodeConfig
-    from shuffledp_sim.attacks.malicious import Orders, corrupted
+    from shuffledp_sim.attacks.exchange.node import Orders, corrupted
 
     try:
         asyncio.run(run(load_config(options.config, NodeConfig), node_of=corrupted(Orders(options.orders))))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,8 @@ from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, analyst_pb2
-from shuffledp_sim.attacks.malicious import Orders
+from shuffledp_sim.attacks.exchange.node import Orders
+from shuffledp_sim.attacks.exchange.tampering import split
 from shuffledp_sim.fleet import ANY_ROUND
 from shuffledp_sim.pki import ACCOUNTANT, ANALYST, issue_credentials
 from shuffledp_sim.processes import Budget, LocalSystem
@@ -61,8 +63,7 @@ class Observation:
         charge: where the round's charge stands in the ledger afterwards.
         messages: of each user.
         changed: messages on the published board that no user sent; 0 without a board.
-        candidates: board messages that the node did not make up itself, among which the victim's hide; None
-            without a board.
+        candidates: board messages among which the adversary can only guess (see `suspects`); None without a board.
         identified: how many of the victim's messages the adversary knows for the victim's.
     """
 
@@ -105,6 +106,17 @@ class Observation:
         return {**asdict(self), "noticed_by": self.by}
 
 
+@dataclass(frozen=True)
+class Past:
+    """Of an earlier round from which an onion is replayed: what its board showed, and its victim's messages."""
+
+    board: frozenset[bytes] = frozenset()
+    victims: frozenset[bytes] = frozenset()
+
+
+NO_PAST: Final = Past()
+
+
 def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
     """A system of three nodes whose first is malicious, not yet started, and the malicious node's orders."""
     orders = Orders(folder / "orders")
@@ -114,7 +126,7 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
         nodes=3,
         budget=Budget(1e9, 0.5),
         broker=False,
-        programs={MALICIOUS: ["shuffledp_sim.attacks.malicious_node", "--orders", str(orders.folder)]},
+        programs={MALICIOUS: ["shuffledp_sim.attacks.exchange.process", "--orders", str(orders.folder)]},
     )
     return system, orders
 
@@ -179,6 +191,15 @@ class TamperedRound:
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
             return await follow_round(control, self.round_id, _QUIET, StageClock())
 
+    def split(self, packed: bytes) -> list[bytes]:
+        """Packed plain messages one by one."""
+        return split(packed, self.verified.geometry.plain_bytes)
+
+    @property
+    def victims(self) -> set[bytes]:
+        """The messages of the first user."""
+        return set(self.split(self.honest[0].messages))
+
     async def board(self, result: Result) -> bytes:
         """The published board; empty when there is none."""
         if result.outcome != "published":
@@ -204,27 +225,54 @@ async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
 
 async def observe(system: LocalSystem, orders: Orders, tampering: str | None, position: int) -> Observation:
     """One whole round in which the malicious node, at this position, does what it is ordered to do."""
+    past = NO_PAST
     if tampering == "replay":  # there must be something to replay
-        await observe(system, orders, None, position)
+        earlier, signed = await _played(system, position)
+        board = await earlier.board(verify_from(earlier.roster.the(ANALYST), signed, Result))
+        past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
     orders.give(tampering)
-    one = await open_tampered(system, plan_for(system, position))
-    await one.submit()
-    signed = await one.finish()
-    observation = await judge(one, signed, orders.made(), tampering or "nothing", position)
+    one, signed = await _played(system, position)
+    observation = await judge(one, signed, orders.made(), tampering or "nothing", position, past)
     orders.give(None)
     return observation
 
 
-async def judge(one: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int) -> Observation:
-    """What everybody sees of a round that has ended, and what the adversary gained: it knows the messages `made`."""
+async def _played(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
+    """A round of honest users that has ended, and its signed result."""
+    one = await open_tampered(system, plan_for(system, position))
+    await one.submit()
+    return one, await one.finish()
+
+
+def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()) -> set[bytes]:
+    """Of the messages on a board those that the adversary has reason to take for the victim's.
+
+    A message that stands there more than once, or stood on an earlier board, is one that was repeated on purpose;
+    where there is none, it is any that the adversary did not make up itself.
+
+    Args:
+        shown: the board.
+        own: what the adversary made up.
+        earlier: the earlier board, if an onion was replayed.
+    """
+    counts = Counter(shown)
+    repeated = {message for message, times in counts.items() if times > 1 or message in earlier}
+    return repeated or counts.keys() - set(own)
+
+
+async def judge(
+    one: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int, past: Past = NO_PAST
+) -> Observation:
+    """What everybody sees of a round that has ended, and what the adversary gained: it knows the messages `made`.
+
+    The adversary has identified messages when all that it suspects are the victim's.
+    """
     result = verify_from(one.roster.the(ANALYST), signed, Result)
     published, board = result.outcome == "published", await one.board(result)
     complaints = [one.complaint(signed, board, user) for user in range(len(one.honest))] if published else []
     missed = [error for error in complaints if error is not None]
-    width = one.verified.geometry.plain_bytes
-    sent = split(b"".join(submission.messages for submission in one.honest), width)
-    victim, shown, own = set(sent[: one.verified.geometry.messages_per_user]), split(board, width), split(made, width)
-    suspects = set(shown) - set(own)
+    sent, shown = one.split(b"".join(submission.messages for submission in one.honest)), one.split(board)
+    suspected, victims = suspects(shown, one.split(made), past.board), one.victims | past.victims
     return Observation(
         tampering=tampering,
         position=position,
@@ -236,8 +284,8 @@ async def judge(one: TamperedRound, signed: Signed, made: bytes, tampering: str,
         charge=await charge_of(one.system, one.round_id),
         messages=one.verified.geometry.messages_per_user,
         changed=len(set(shown) - set(sent)),
-        candidates=len(suspects) if published else None,
-        identified=len(suspects & victim) if suspects <= victim else 0,
+        candidates=len(suspected) if published else None,
+        identified=len(suspected) if suspected <= victims else 0,
     )
 
 
@@ -255,11 +303,6 @@ def _stopped_by(result: Result, position: int) -> str:
     """The node that the analyst names as the one that refused; else the analyst itself."""
     named, colon, _ = (result.reason or "").partition(": ")
     return named if colon and named in ROUTES[position] else ANALYST
-
-
-def split(packed: bytes, width: int) -> list[bytes]:
-    """Packed records one by one."""
-    return [packed[start : start + width] for start in range(0, len(packed), width)]
 
 
 _QUIET: Final = Stages(Console(quiet=True))

@@ -129,7 +129,7 @@ SILENTLY: Final = "shrink-silently"
 
 CROWD: Final = "crowd"
 """No change after peeling: the entry node lets one user in and turns the others away for accomplices that nobody
-ever enrolled. See `malicious.LyingNode`."""
+ever enrolled. See `node.LyingNode`."""
 
 TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
     "alter": alter,
@@ -145,3 +145,8 @@ TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
     "substitute": substitute,
 }
 """Every tampering by the name that orders use."""
+
+
+def split(packed: bytes, width: int) -> list[bytes]:
+    """Packed records one by one."""
+    return [packed[start : start + width] for start in range(0, len(packed), width)]

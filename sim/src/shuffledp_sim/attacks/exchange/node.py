@@ -18,7 +18,7 @@ from shuffledp_shuffler.intake import Chunks
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, Parts
 from shuffledp_shuffler.work import Work
-from shuffledp_sim.attacks.tampering import CROWD, SILENTLY, TAMPERINGS, Pool
+from shuffledp_sim.attacks.exchange.tampering import CROWD, SILENTLY, TAMPERINGS, Pool, split
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class TamperingWork(Work):
     def _pool_of(self, live: LiveRound) -> Pool:
         terms = live.require_terms()
         geometry, position = terms.geometry, terms.position
-        records = _split(live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1))
+        records = split(live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1))
         victim = records[:1]
         if live.record.is_entry:  # only here the node knows what is whose: it opens the first envelope by itself
             envelope = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
             opened = open_envelope(geometry, live.record.round_id, live.require_key(), envelope)
-            victim = _split(opened, geometry.record_bytes(2))
+            victim = split(opened, geometry.record_bytes(2))
         return Pool(
             geometry=geometry,
             round_id=live.record.round_id,
@@ -154,7 +154,3 @@ def corrupted(orders: Orders) -> Callable[[Parts], MixNode]:
         return LyingNode(replace(parts, work=work), orders)
 
     return node_of
-
-
-def _split(packed: bytes, width: int) -> list[bytes]:
-    return [packed[start : start + width] for start in range(0, len(packed), width)]

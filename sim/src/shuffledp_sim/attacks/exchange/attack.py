@@ -40,12 +40,12 @@ from typing import Any, Final
 from rich.console import Console
 
 from shuffledp_core.onion.suites import SUITES
-from shuffledp_sim.attacks import exchange_unguarded as unguarded
-from shuffledp_sim.attacks.exchange_doors import AGAIN, crowd_out, knock, surround
-from shuffledp_sim.attacks.exchange_rounds import USERS, Observation, observe, tamperable_system
+from shuffledp_sim.attacks.exchange import unguarded
+from shuffledp_sim.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
+from shuffledp_sim.attacks.exchange.rounds import USERS, Observation, observe, tamperable_system
+from shuffledp_sim.attacks.exchange.tampering import SILENTLY
 from shuffledp_sim.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_sim.attacks.measuring import check_trials, share_finding
-from shuffledp_sim.attacks.tampering import SILENTLY
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE
 from shuffledp_sim.progress import Stages
 
@@ -138,7 +138,7 @@ async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[st
 
 def _row(one: Observation) -> dict[str, Any]:
     wanted = WANTED.get(one.tampering)
-    got = one.answer_changed if wanted == ANSWER else one.identified == one.messages if wanted == TRACED else False
+    got = one.answer_changed if wanted == ANSWER else one.identified > 0 if wanted == TRACED else False
     return {"wanted": wanted, "got": got, **one.to_dict()}
 
 
