@@ -14,9 +14,11 @@ def test_every_printed_statement_is_broken_and_the_accountants_hold() -> None:
     assert report.succeeded_undefended
     assert report.defence_held
     sources = [one.claim.source for one in report.findings if not one.defended]
-    assert len(sources) == 5
-    for words in ("Theorem 5.1", "Theorem 1", "Theorem 7.1", "Theorem 4.1"):
+    assert len(sources) == 7
+    for words in ("Theorem 5.1", "Theorem 1", "Theorem 7.1", "Theorem 4.1", "Theorem 3.1"):
         assert any(words in source for source in sources)
+    computed = [one for one in report.findings if one.trials == 0]
+    assert [one.quantity.split()[0] for one in computed] == ["δ", "ε", "ε"]
     assert all(one.verdict is Verdict.HOLDS and one.trials > 0 for one in report.findings if one.defended)
     assert report.to_dict()["succeeded_undefended"] is True
 

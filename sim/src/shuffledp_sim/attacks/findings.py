@@ -41,7 +41,7 @@ class Finding:
         quantity: what was measured, with its unit: "ε at δ = 1e-4 (nats)", "users whose value was guessed".
         claim: what the measurement is held against.
         measured: the point estimate.
-        low: of the confidence interval; equal to `measured` for what is counted, not sampled.
+        low: of the confidence interval; equal to `measured` for what is counted or computed, not sampled.
         high: its other end; infinite where only a lower bound can be had.
         trials: independent repetitions behind the numbers; for ε, on each of two neighbouring datasets. 0 where
             nothing was sampled.

@@ -56,7 +56,9 @@ def _scenario(one: Finding) -> str:
 
 
 def _measured(one: Finding) -> str:
-    if one.low == one.high:
+    if one.trials == 0:
+        interval = "computed, no trials"
+    elif one.low == one.high:
         interval = f"counted, {one.trials:,} trials"
     else:
         high = "∞" if math.isinf(one.high) else f"{one.high:.4g}"
