@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from fractions import Fraction
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_sim import cli
+from shuffledp_sim.accounting.options import OutputFormat, View, spread
 
 KRR = "krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6"
 LOCAL = "local --users 10000 --epsilon0 1 --delta 1e-6"
@@ -348,3 +350,23 @@ def test_a_certificate_starts_without_what_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True)
     assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "line", [f"{LOCAL} --max-distance 3", "one-bit-mean --users 9 --max-value 1 --epsilon0 1 --nodes 2"]
+)
+def test_an_option_that_makes_no_sense_for_a_mechanism_is_not_there(shell: Shell, line: str) -> None:
+    code, _, err = shell.run(f"certify {line}")
+    assert code == 2
+    assert "No such option" in err
+
+
+def test_shared_options_stand_in_the_place_of_the_group_that_names_them() -> None:
+    @spread
+    def command(*, symbols: int = 2, view: View, last: bool = False) -> None:
+        told.append((symbols, view, last))
+
+    told: list[tuple[int, View, bool]] = []
+    assert list(signature(command).parameters) == ["symbols", "output", "plot", "last"]
+    command(symbols=3, output=OutputFormat.JSON, plot=None, last=True)
+    assert told == [(3, View(OutputFormat.JSON, None), True)]

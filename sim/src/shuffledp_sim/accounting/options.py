@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _DECIMAL: Final = re.compile(r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})([eE][+-]?\d{1,2})?|[+-]?\d{1,19}/\d{1,19}")
 
@@ -105,19 +111,53 @@ MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 class Circumstances:
     """What every question shares, as it was typed; checked in `questions`."""
 
-    users: int
-    delta: float
-    adjacency: Adjacency = Adjacency.STANDARD
-    max_distance: int | None = None
-    honest: int | None = None
-    rounds: int = 1
-    corrupt_nodes: str | None = None
-    nodes: int = 3
+    users: Users
+    delta: Delta
+    adjacency: Neighbours = Adjacency.STANDARD
+    max_distance: MaxDistance = None
+    honest: Honest = None
+    rounds: Rounds = 1
+    corrupt_nodes: CorruptNodes = None
+    nodes: Nodes = 3
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """How the answer is shown."""
 
-    output: OutputFormat = OutputFormat.TEXT
-    plot: Path | None = None
+    output: Format = OutputFormat.TEXT
+    plot: Plot = None
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its dataclass parameters, in the place of each such parameter.
+
+    A field's annotation says how its option is read and explained, its default what holds without it; a field with
+    `init=False` is no option.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    options = {name: list(_options(kind)) for name, kind in groups.items()}
+    own = signature(command).parameters.values()
+    parameters = [
+        option
+        for one in own
+        for option in options.get(one.name, [one.replace(annotation=hints.get(one.name, one.annotation))])
+    ]
+
+    @wraps(command)
+    def spread_out(**typed: Any) -> None:
+        for name, kind in groups.items():
+            typed[name] = kind(**{option.name: typed.pop(option.name) for option in options[name]})
+        command(**typed)
+
+    spread_out.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    return spread_out
+
+
+def _options(kind: type[DataclassInstance]) -> Iterator[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for one in fields(kind):
+        if one.init:
+            default = Parameter.empty if one.default is MISSING else one.default
+            yield Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[one.name])

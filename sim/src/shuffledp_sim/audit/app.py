@@ -5,7 +5,7 @@ The default users are few enough for the default trials on each dataset in a min
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,10 +19,8 @@ from shuffledp_sim.accounting.options import (
     Epsilon0,
     EpsilonGeo,
     Format,
-    MaxDistance,
     MaxValue,
     NamedCommands,
-    Neighbours,
     NoiseEpsilon,
     OutputFormat,
     Padding,
@@ -31,6 +29,7 @@ from shuffledp_sim.accounting.options import (
     Symbols,
     Users,
     real,
+    spread,
     whole,
 )
 
@@ -54,8 +53,6 @@ TRIALS: Final[dict[str, int]] = {
 MIXNET_TRIALS: Final = 20
 """On each dataset, over real processes."""
 
-DEFAULT_USERS: Final = 8
-DEFAULT_DELTA: Final = 1e-2
 ONE_HALF: Final = Fraction(1, 2)
 
 Trials = Annotated[
@@ -84,124 +81,103 @@ ThroughMixnet = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
+class Small(Circumstances):
+    """A round of few users, all of them honest."""
+
+    users: Users = 8
+    delta: Delta = 1e-2
+    honest: int | None = field(default=None, init=False)
+    rounds: int = field(default=1, init=False)
+    corrupt_nodes: str | None = field(default=None, init=False)
+    nodes: int = field(default=3, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallHistogram(Small):
+    """The same for symbols: one is no farther from another than any."""
+
+    adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
+    max_distance: int | None = field(default=None, init=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """The options that every audit shares, as they were typed; checked by `audit.Effort`."""
 
-    trials: int | None
-    confidence: float
-    distance: int | None
-    values: tuple[int, int] | None
-    local: bool
-    through_mixnet: bool
-    output: OutputFormat
+    trials: Trials = None
+    confidence: Confidence = 0.95
+    values: Values = None
+    local: Local = False
+    through_mixnet: ThroughMixnet = False
+    output: Format = OutputFormat.TEXT
 
 
 @audit_app.command("krr-histogram")
-def krr_histogram(
-    *,
-    users: Users = DEFAULT_USERS,
-    symbols: Symbols = 3,
-    epsilon0: Epsilon0 = 1.0,
-    delta: Delta = DEFAULT_DELTA,
-    trials: Trials = None,
-    confidence: Confidence = 0.95,
-    values: Values = None,
-    local: Local = False,
-    through_mixnet: ThroughMixnet = False,
-    output: Format = OutputFormat.TEXT,
-) -> None:
+@spread
+def krr_histogram(*, symbols: Symbols = 3, epsilon0: Epsilon0 = 1.0, typed: SmallHistogram, look: Look) -> None:
     """k-ary randomised response: all others hold a third symbol."""
     from shuffledp_sim.accounting import questions
 
     spec, notes = questions.krr_histogram(symbols, epsilon0)
-    asked = questions.question(spec, Circumstances(users, delta), notes=notes, asked=(("epsilon0", epsilon0),))
-    _run(asked, Look(trials, confidence, None, values, local, through_mixnet, output))
+    _run(questions.question(spec, typed, notes=notes, asked=(("epsilon0", epsilon0),)), look)
 
 
 @audit_app.command("rr-shuffle")
+@spread
 def rr_shuffle(
     *,
-    users: Users = DEFAULT_USERS,
     max_value: MaxValue = 3,
     randomise: Randomise = ONE_HALF,
-    delta: Delta = DEFAULT_DELTA,
-    adjacency: Neighbours = Adjacency.STANDARD,
-    max_distance: MaxDistance = None,
-    trials: Trials = None,
-    confidence: Confidence = 0.95,
+    typed: Small,
     distance: Distance = None,
-    values: Values = None,
-    local: Local = False,
-    through_mixnet: ThroughMixnet = False,
-    output: Format = OutputFormat.TEXT,
+    look: Look,
 ) -> None:
     """Sums from randomised unary bits: all others hold 0."""
     from shuffledp_sim.accounting import questions
 
-    asked = questions.question(
-        questions.rr_shuffle(max_value, randomise), Circumstances(users, delta, adjacency, max_distance)
-    )
-    _run(asked, Look(trials, confidence, distance, values, local, through_mixnet, output))
+    _run(questions.question(questions.rr_shuffle(max_value, randomise), typed), look, distance)
 
 
 @audit_app.command("geo-shuffle")
+@spread
 def geo_shuffle(
     *,
-    users: Users = DEFAULT_USERS,
     max_value: MaxValue = 3,
     epsilon_geo: EpsilonGeo = ONE_HALF,
-    delta: Delta = DEFAULT_DELTA,
     padding: Padding = None,
-    adjacency: Neighbours = Adjacency.STANDARD,
-    max_distance: MaxDistance = None,
-    trials: Trials = None,
-    confidence: Confidence = 0.95,
+    typed: Small,
     distance: Distance = None,
-    values: Values = None,
-    local: Local = False,
-    through_mixnet: ThroughMixnet = False,
-    output: Format = OutputFormat.TEXT,
+    look: Look,
 ) -> None:
     """Sums with discrete Laplace noise from every user: all others hold 0."""
     from shuffledp_sim.accounting import questions
 
-    typed = Circumstances(users, delta, adjacency, max_distance)
-    asked = questions.geo_question(max_value, epsilon_geo, padding, typed)
-    _run(asked, Look(trials, confidence, distance, values, local, through_mixnet, output))
+    _run(questions.geo_question(max_value, epsilon_geo, padding, typed), look, distance)
 
 
 @audit_app.command("sgdl-shuffle")
+@spread
 def sgdl_shuffle(
     *,
-    users: Users = DEFAULT_USERS,
     max_value: MaxValue = 3,
     noise_epsilon: NoiseEpsilon = ONE_HALF,
-    delta: Delta = DEFAULT_DELTA,
-    padding: Padding = None,
     shares: Shares = None,
-    adjacency: Neighbours = Adjacency.STANDARD,
-    max_distance: MaxDistance = None,
-    trials: Trials = None,
-    confidence: Confidence = 0.95,
+    padding: Padding = None,
+    typed: Small,
     distance: Distance = None,
-    values: Values = None,
-    local: Local = False,
-    through_mixnet: ThroughMixnet = False,
-    output: Format = OutputFormat.TEXT,
+    look: Look,
 ) -> None:
     """Sums with one discrete Laplace noise made in shares: all others hold 0."""
     from shuffledp_sim.accounting import questions
 
-    typed = Circumstances(users, delta, adjacency, max_distance)
-    asked = questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed)
-    _run(asked, Look(trials, confidence, distance, values, local, through_mixnet, output))
+    _run(questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed), look, distance)
 
 
-def _run(asked: Question, look: Look) -> None:
+def _run(asked: Question, look: Look, distance: int | None = None) -> None:
     from shuffledp_sim.audit.audit import Effort
     from shuffledp_sim.audit.command import run_audit_command
 
     default = MIXNET_TRIALS if look.through_mixnet else TRIALS[asked.kind]
     trials = default if look.trials is None else look.trials
-    effort = Effort(trials, look.confidence, look.distance, look.values, look.local)
+    effort = Effort(trials, look.confidence, distance, look.values, look.local)
     run_audit_command(asked, effort, through_mixnet=look.through_mixnet, output=look.output)
