@@ -28,7 +28,7 @@ from shuffledp_sim.audit import command
 from shuffledp_sim.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
 from shuffledp_sim.audit.mixnet import audit_through_mixnet
 from shuffledp_sim.audit.neighbours import outcomes, ranked, worst_looking
-from shuffledp_sim.audit.trials import Sampler, count_symbols, shuffled_counts
+from shuffledp_sim.audit.sampling import Sampler, count_symbols, shuffled_counts
 
 STRICT = 1 - 1e-9
 TRIALS = 20_000

@@ -53,7 +53,7 @@ from shuffledp_sim.accounting.padding import geo_padding, sgdl_padding
 from shuffledp_sim.accounting.questions import krr_histogram
 from shuffledp_sim.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_sim.attacks.measuring import check_trials, epsilon_finding
-from shuffledp_sim.audit.trials import Dataset, shuffled_counts
+from shuffledp_sim.audit.sampling import Dataset, shuffled_counts
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, epsilon_bound
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.sealing import sealing_pool

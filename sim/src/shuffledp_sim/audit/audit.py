@@ -22,7 +22,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_sim.accounting.answers import Answer, answer
 from shuffledp_sim.accounting.questions import Question
 from shuffledp_sim.audit.neighbours import Neighbours, outcomes, worst_looking
-from shuffledp_sim.audit.trials import Sampler, shuffled_counts
+from shuffledp_sim.audit.sampling import Sampler, shuffled_counts
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_sim.sealing import Progress
 

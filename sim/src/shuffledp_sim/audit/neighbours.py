@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffledp_analyst.estimators import estimate
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
-from shuffledp_sim.audit.trials import Dataset
+from shuffledp_sim.audit.sampling import Dataset
 
 
 @dataclass(frozen=True, slots=True)
