@@ -13,10 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiomqtt
+import numpy as np
 import pytest
 from rounds_for_tests import LARGEST, USERS, quiet, small_plan, small_values
 
@@ -35,6 +37,8 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.transport.announce import status_topic
 from shuffledp_proto.v1 import analyst_pb2
+from shuffledp_sim.attacks.findings import Verdict
+from shuffledp_sim.attacks.trace import trace_findings
 from shuffledp_sim.attacks.tracing import Captured, Trace, load_captured, trace_round
 from shuffledp_sim.demo import keep_evidence
 from shuffledp_sim.processes import Budget, LocalSystem
@@ -174,7 +178,6 @@ def test_the_attack_can_be_repeated_on_the_files_that_a_demo_left(demo_round: tu
     found = json.loads(done.stdout)
     for name in ("traced", "attack_success", "attack_interval", "guessing_without_messages", "epsilon_corrupted"):
         assert found["details"][name] == answer[name]
-    assert found["defence_held"]
     assert [one["measured"] for one in found["findings"] if "traced" in one["quantity"]] == [1.0, 0.0, 0.0, 0.0]
 
 
@@ -209,6 +212,20 @@ def test_files_of_another_round_or_torn_ones_are_refused(
     board.write_bytes(board.read_bytes()[17:])
     with pytest.raises(MalformedDocumentError, match="board"):
         load_captured(copy)
+
+
+def test_an_honest_node_that_forgets_to_mix_is_found_out(demo_round: tuple[Path, dict[str, Any]]) -> None:
+    """Without node 2's log nobody is traced; had it kept the order, the guesses would be those of all three logs."""
+    captured = load_captured(demo_round[0])
+    order, third = captured.logs[2].permutation, captured.logs[3]
+    unmixed = np.empty_like(third.incoming)
+    unmixed[order] = third.incoming
+    logs = {**captured.logs, 3: replace(third, incoming=unmixed, permutation=order[third.permutation])}
+    traced, forgot = trace_round(captured), trace_round(replace(captured, logs=logs), {1, 3})
+    assert forgot.traced_share == 0.0
+    assert forgot.correct_by_place == traced.correct
+    (found,) = (one for one in trace_findings(forgot) if "keep the order" in one.scenario)
+    assert found.verdict is Verdict.BROKEN
 
 
 def test_without_a_truth_the_trace_is_the_same_and_success_is_unknown(

@@ -2,7 +2,8 @@
 
 An adversary trusts no index of another log: a record that left one node is looked up among the records that came in
 at the next log along the route, and at last on the public board. Where a node between them is honest, every record has
-lost a layer and stands in a random place, so that nothing is found: that is all that can be tried without the key.
+lost a layer, so that nothing is found; what can still be tried without its key is that it forgot to mix, and that each
+record stands where it stood before.
 """
 
 from __future__ import annotations
@@ -30,9 +31,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Links:
-    """What the join gave. `senders`: shape (messages,), the user (place in node 1's spool) of each message, or -1."""
+    """What the join gave.
+
+    Attributes:
+        senders: shape (messages,), the user (place in node 1's spool) of each message, or -1.
+        placed: the same if nodes without a log kept the order of their batch.
+        steps: what was joined on the way.
+    """
 
     senders: NDArray[np.int64]
+    placed: NDArray[np.int64]
     steps: tuple[Step, ...]
 
 
@@ -44,18 +52,20 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
         board: shape (messages, bytes of one), the published messages.
     """
     known = [logs[position] for position in sorted(logs)]
-    senders = _at_the_start(known[0])
+    senders = placed = _at_the_start(known[0])
     steps = []
     for log, following in zip(known, [*known[1:], None], strict=True):
-        left = senders[log.permutation]
+        left, kept = senders[log.permutation], placed[log.permutation]
         came = link_digests(board) if following is None else following.incoming
         places = find_rows(log.outgoing, came)
         found = places >= 0
         senders = np.full(len(came), NOBODY, dtype=np.int64)
         senders[places[found]] = left[found]
+        placed = kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
+        placed[places[found]] = kept[found]
         after = "the board" if following is None else following.header.node
         steps.append(Step(log.header.node, after, len(places), int(found.sum())))
-    return Links(senders, tuple(steps))
+    return Links(senders, placed, tuple(steps))
 
 
 def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ share of the population).
 Why it works: with every node corrupt nothing is shuffled for the adversary, and each user has only its own noise: ε_L
 instead of ε, often ten times as much. What stops it: one honest node. It takes a layer off every record, so that no
 ciphertext looks as before, and puts them in a uniformly random order that it forgets. The join finds nothing on its
-other side, and the best guess is the most frequent value, as without any message.
+other side, and the best guess is the most frequent value, as without any message. (That the order is random is put to
+the test, too: the adversary also guesses as if the honest node had forgotten to mix.)
 
 The last part measures ε_L itself, with no shuffle at all: the real client sampler draws answers for the values 0 and 1,
 and the event that tells them apart best gives an ε from below. For randomised response and for discrete Laplace noise
@@ -163,6 +164,21 @@ def trace_findings(trace: Trace) -> list[Finding]:
                 high=trace.interval[1],
                 trials=trace.users,
                 defended=defended,
+                confidence=trace.confidence,
+            )
+        )
+    if defended and trace.correct_by_place is not None and trace.baseline is not None:
+        low, high = trace.interval_of(trace.correct_by_place)
+        findings.append(
+            Finding(
+                scenario=f"{who}, taken for granted that honest nodes keep the order",
+                quantity="users whose value was guessed (share)",
+                claim=Claim("guessing without messages", trace.baseline),
+                measured=trace.correct_by_place / trace.users,
+                low=low,
+                high=high,
+                trials=trace.users,
+                defended=True,
                 confidence=trace.confidence,
             )
         )

@@ -75,6 +75,8 @@ class Trace:
         steps: what was joined on the way.
         baseline: share guessed right without any message: always the most frequent value. None without a truth.
         correct: users whose value was guessed, knowing the population. None as above.
+        correct_by_place: the same, if every honest node is taken to have kept the order of its batch; None as above,
+            and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, for whom the population is unknown.
         confidence: of `interval`.
     """
@@ -86,6 +88,7 @@ class Trace:
     steps: tuple[Step, ...]
     baseline: float | None
     correct: int | None
+    correct_by_place: int | None
     correct_uniform: int | None
     confidence: float
 
@@ -107,7 +110,11 @@ class Trace:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Clopper and Pearson's, of `success`."""
-        return None if self.correct is None else clopper_pearson(self.correct, self.users, self.confidence)
+        return None if self.correct is None else self.interval_of(self.correct)
+
+    def interval_of(self, correct: int) -> tuple[float, float]:
+        """Clopper and Pearson's, of the share of so many users."""
+        return clopper_pearson(correct, self.users, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys that reports share."""
@@ -148,6 +155,7 @@ def trace_round(
     links = join_logs(logs, captured.board)
     traced, answers = _rebuilt(captured, links.senders, users)
     guesses = [_guesses(captured, traced, answers, prior) for prior in _priors(captured)]
+    by_place = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
     values, known = captured.values, captured.population
     if values is None:
         # Nobody is traced without node 1, so every guess is the most frequent value: right for exactly its holders.
@@ -162,6 +170,7 @@ def trace_round(
         steps=links.steps,
         baseline=None if known is None else int(known.max()) / users,
         correct=right[0],
+        correct_by_place=None if values is None else int((by_place == values).sum()),
         correct_uniform=right[1],
         confidence=confidence,
     )
