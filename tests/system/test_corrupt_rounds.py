@@ -224,8 +224,9 @@ def test_an_honest_node_that_forgets_to_mix_is_found_out(demo_round: tuple[Path,
     traced, forgot = trace_round(captured), trace_round(replace(captured, logs=logs), {1, 3})
     assert forgot.traced_share == 0.0
     assert forgot.correct_by_place == traced.correct
-    (found,) = (one for one in trace_findings(forgot) if "keep the order" in one.scenario)
+    (found,) = (one for one in trace_findings(forgot) if "did not mix" in one.scenario)
     assert found.verdict is Verdict.BROKEN
+    assert trace_round(captured, {2, 3}).correct_by_place is None
 
 
 def test_without_a_truth_the_trace_is_the_same_and_success_is_unknown(

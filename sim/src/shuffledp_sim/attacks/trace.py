@@ -171,7 +171,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
         low, high = trace.interval_of(trace.correct_by_place)
         findings.append(
             Finding(
-                scenario=f"{who}, taken for granted that honest nodes keep the order",
+                scenario=f"{who}, guessing as if honest nodes did not mix",
                 quantity="users whose value was guessed (share)",
                 claim=Claim("guessing without messages", trace.baseline),
                 measured=trace.correct_by_place / trace.users,

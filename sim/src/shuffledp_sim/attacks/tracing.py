@@ -155,8 +155,11 @@ def trace_round(
     links = join_logs(logs, captured.board)
     traced, answers = _rebuilt(captured, links.senders, users)
     guesses = [_guesses(captured, traced, answers, prior) for prior in _priors(captured)]
-    by_place = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
     values, known = captured.values, captured.population
+    by_place = None
+    if values is not None and (links.placed != NOBODY).any():
+        placed = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
+        by_place = int((placed == values).sum())
     if values is None:
         # Nobody is traced without node 1, so every guess is the most frequent value: right for exactly its holders.
         right = [None if known is None else int(known[int(np.argmax(prior))]) for prior in _priors(captured)]
@@ -170,7 +173,7 @@ def trace_round(
         steps=links.steps,
         baseline=None if known is None else int(known.max()) / users,
         correct=right[0],
-        correct_by_place=None if values is None else int((by_place == values).sum()),
+        correct_by_place=by_place,
         correct_uniform=right[1],
         confidence=confidence,
     )
