@@ -15,13 +15,13 @@ from shuffledp_core.errors import ConfigError
 from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment
 from shuffledp_sim.ports import Ports
 
+NAMES = ["node-1", "node-2", ANALYST, ACCOUNTANT]
+HELD = Ports(len(NAMES))
 BUDGET = "[populations.demo]\nepsilon = 3.0\ndelta = 1e-6\n"
 
 
 def write_config(folder: Path, extra: str = "", budget: str = BUDGET) -> Path:
-    names = ["node-1", "node-2", ANALYST, ACCOUNTANT]
-    with Ports(len(names)) as ports:
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)}
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, HELD.numbers, strict=True)}
     deployment = create_deployment(folder / "keys", addresses)
     path = folder / "accountant.toml"
     path.write_text(

@@ -65,8 +65,12 @@ async def test_a_round_closes_by_itself_when_it_is_full(world: World) -> None:
 
 
 async def test_a_round_closes_by_itself_at_its_closing_time(world: World) -> None:
-    round_id = await world.open(open_seconds=0.5)
+    opening = asyncio.ensure_future(world.open(open_seconds=0.5))
+    # The reports are there as soon as the entry node is open: the half second may well be over when `open` returns.
+    await world.happened.until(lambda: any(one.manifest is not None for one in world.entry.rounds.values()))
+    (round_id,) = world.entry.rounds
     world.reports(round_id, 3)
+    assert await opening == round_id
     assert (await world.ended(round_id)).accepted == 3
 
 

@@ -14,6 +14,7 @@ from shuffledp_core.keys import load_roster
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.service import Service
 from shuffledp_sim.pki import ANALYST, create_deployment
+from shuffledp_sim.ports import Ports
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +90,12 @@ def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(page: tuple[Ser
     address = f"127.0.0.1:{served.port}"
     with pytest.raises(PortInUseError, match="metrics"):
         MetricsPage(metrics.registry, address)
-    again = MetricsPage(metrics.registry, "127.0.0.1:0")
-    port = again.port
-    again.close()
-    with pytest.raises(URLError):
-        urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
-    MetricsPage(metrics.registry, f"127.0.0.1:{port}").close()
+    with Ports(1) as ports:
+        address = f"127.0.0.1:{ports.numbers[0]}"
+        MetricsPage(metrics.registry, address).close()
+        with pytest.raises(URLError):
+            urlopen(f"http://{address}/metrics", timeout=10)
+        MetricsPage(metrics.registry, address).close()
 
 
 @pytest.mark.parametrize("listen", ["9100", "host:", ":9100", "host:high", "host:70000"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
-from shuffler_world import Round, Running, World
+from shuffler_world import Round, Running, Submission, World
 
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest
@@ -168,22 +169,36 @@ async def test_only_the_entry_takes_submissions_and_only_from_clients(world: Wor
         await world.submit(world.submission(prepared))
 
 
+async def submit_in_time(world: World, submission: Submission) -> None:
+    """Submits as a device does: again, when a busy machine was slower than the node's patience."""
+    async with asyncio.timeout(120):  # for ever, if the silent one kept its place
+        while True:
+            try:
+                await world.submit(submission)
+            except InvalidSubmissionError as error:
+                if not re.search("did not (begin|arrive)", str(error)):
+                    raise
+            else:
+                return
+
+
 async def test_a_submission_that_never_ends_gives_its_place_back(world: World) -> None:
-    await world.start(submission_seconds=0.2, max_submissions=1)
+    await world.start(submission_seconds=0.5, max_submissions=1)
     round_ = await world.open()
     call = world.node("node-1", "client").Submit()
     await call.write(node_pb2.SubmitRequest(header=world.submission(round_).header))
-    await world.submit(world.submission(round_))
-    call.cancel()
+    await submit_in_time(world, world.submission(round_))
+    with pytest.raises(InvalidSubmissionError, match="did not arrive"):
+        async with translated("node-1"):
+            await call
 
 
 async def test_a_submission_that_never_begins_gives_its_place_back(world: World) -> None:
-    await world.start(submission_seconds=0.2, max_submissions=1)
+    await world.start(submission_seconds=0.5, max_submissions=1)
     round_ = await world.open()
     silent = world.node("node-1", "client").Submit()
     await silent.wait_for_connection()
-    async with asyncio.timeout(60):  # for ever, if the silent one kept its place
-        await world.submit(world.submission(round_))
+    await submit_in_time(world, world.submission(round_))
     with pytest.raises(InvalidSubmissionError, match="did not begin"):
         async with translated("node-1"):
             await silent

@@ -231,7 +231,7 @@ def test_the_command_prints_bound_claim_and_verdict(
     assert told["verdict"] == "no contradiction"
     assert told["datasets"] == {"changed": [3, 1], "others": 0}
     assert told["audited"]["epsilon_lower"] <= told["epsilon"]["certified"] == told["claim"]["epsilon"]
-    code, out, _ = run("audit rr-shuffle --trials 2000 --local", monkeypatch, capsys)
+    code, out, _ = run(f"audit rr-shuffle --trials 2000 --local --confidence {STRICT}", monkeypatch, capsys)
     assert code == 0
     assert "verdict" in out
 
