@@ -357,7 +357,7 @@ def run_cli(*arguments: str, entered: str = "") -> subprocess.CompletedProcess[s
         input=entered,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
+from commands import Shell, shell
 
 from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.sealing import sealing_pool
@@ -45,6 +47,12 @@ async def system(running: LocalSystem) -> AsyncIterator[LocalSystem]:
         if not process.alive:
             process.start()
             await running.until_healthy(name)
+
+
+@pytest.fixture
+def shuffledp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """The command in this process, in the test's folder."""
+    return shell(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

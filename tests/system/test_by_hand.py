@@ -14,7 +14,7 @@ POLICY = "[policy]\nepsilon = 4.0\ndelta = 1e-3\nepsilon_corrupted = inf\nnodes 
 
 async def run(*command: str, given: str = "") -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         out, errors = await process.communicate(given.encode())
     return process.returncode or 0, out.decode(), errors.decode()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import Shell
 
 KEYS = {
     "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon", "delta", "adjacency",
@@ -64,20 +65,28 @@ def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> No
     ],
 )
 def test_bad_input_is_named_before_anything_is_started(
-    tmp_path: Path, options: list[str], code: int, says: str
+    shuffledp: Shell, tmp_path: Path, options: list[str], code: int, says: str
 ) -> None:
-    done = demo(tmp_path, *options)
-    assert done.returncode == code
-    assert says in done.stderr.replace("\n", " ")
-    assert "Traceback" not in done.stderr
+    ended, _, errors = shuffledp("demo", *options)
+    assert ended == code
+    assert says in errors.replace("\n", " ")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_column_that_is_not_there_or_not_whole_is_named(tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("age,height\n3,1.7\n4,1.8\n")
-    assert "age, height" in demo(tmp_path, "--data", "people.csv", "--column", "weight", "--users", "2").stderr
-    assert "line 2" in demo(tmp_path, "--data", "people.csv", "--column", "height", "--users", "2").stderr
+    for column, says in (("weight", "age, height"), ("height", "line 2")):
+        ended, _, errors = shuffledp("demo", "--data", "people.csv", "--column", column, "--users", "2")
+        assert ended == 2
+        assert says in errors
+
+
+def test_bad_input_of_the_real_command_is_no_traceback(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--suite", "rot13")
+    assert done.returncode == 2
+    assert "sealed-box" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.fixture

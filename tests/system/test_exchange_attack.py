@@ -20,6 +20,8 @@ from shuffledp_sim.attacks.exchange.rounds import suspects
 from shuffledp_sim.attacks.exchange.tampering import Pool, alter, replay
 from shuffledp_sim.attacks.exchange.unguarded import copied, flipped, marked
 
+pytestmark = pytest.mark.timeout(900)  # the command is all work: a loaded machine takes several times longer
+
 BAD_BATCH = ("BadBatchError", "failed", "reserved")
 MISCOUNTED = ("CountMismatchError", "failed", "reserved")
 MISSED = ("ReceiptMissingError", "published, 12 reports", "settled")
@@ -31,7 +33,7 @@ ONE_USER = {"the victim", "another user"}
 def report() -> dict[str, Any]:
     command = [sys.executable, "-m", "shuffledp_sim.cli", "attack", "exchange", "--format", "json"]
     done = subprocess.run(
-        [*command, "--confidence", "0.999999999"], capture_output=True, text=True, timeout=280, check=False
+        [*command, "--confidence", "0.999999999"], capture_output=True, text=True, timeout=840, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

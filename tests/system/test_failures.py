@@ -115,7 +115,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_2(running: LocalSystem, tmp_pat
     role = running.deployment.roster.party(name).role
     module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
     done = subprocess.run(
-        [sys.executable, "-m", f"{module}.cli", "--config", str(file)], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", f"{module}.cli", "--config", str(file)], capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
     assert done.returncode == 2
@@ -128,7 +128,7 @@ def test_a_second_process_on_the_same_state_is_refused(running: LocalSystem, nam
     role = running.deployment.roster.party(name).role
     module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
     command = [sys.executable, "-m", f"{module}.cli", "--config", str(running.folder / f"{name}.toml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2
     assert "another process" in done.stderr
     assert running.processes[name].alive

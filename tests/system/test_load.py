@@ -131,7 +131,7 @@ def test_the_command_needs_no_deployment_and_prints_one_json_object(tmp_path: Pa
     options = ["--users", "30", "--connections", "5", "--rate", "60", "--epsilon", "4", "--delta", "1e-3",
                "--max-value", "3", "--nodes", "2", "--report", "load.html", "--format", "json"]  # fmt: skip
     done = subprocess.run(
-        [*COMMAND, *options], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, *options], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -162,7 +162,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_test(tmp_path:
 
 
 def test_a_bad_option_of_the_command_is_a_line_and_not_a_traceback(tmp_path: Path) -> None:
-    done = subprocess.run([*COMMAND, "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*COMMAND, "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr

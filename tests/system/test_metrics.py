@@ -238,7 +238,7 @@ def test_a_taken_metrics_port_is_one_line_and_exit_code_2(running: LocalSystem, 
     role = running.deployment.roster.party(name).role
     module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
     command = [sys.executable, "-m", f"{module}.cli", "--config", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2, done.stderr
     assert f"cannot serve metrics on {running.metrics[name]}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -252,7 +252,7 @@ def test_promtool_is_content(command: tuple[str, ...]) -> None:
     if program is None:
         pytest.skip("promtool is not installed")
     folder = DEPLOY / "prometheus"
-    done = subprocess.run([program, *command], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, *command], cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
