@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.onion.geometry import Geometry
@@ -50,16 +45,3 @@ def peel_chunk(layer: Layer, packed: bytes) -> bytes:
         return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])
     except NodeFault as error:
         raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
-
-
-def begin() -> None:
-    """Initialiser of a worker: never outlive the node, leave Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-
-
-def _follow(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)  # the node was killed: nobody waits for what this process computes

@@ -15,7 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_shuffler.peel_worker import Layer, begin, peel_chunk
+from shuffledp_core.workers import begin
+from shuffledp_shuffler.peel_worker import Layer, peel_chunk
 
 CHUNK_BYTES = 2**19
 """Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of work."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeAlias, TypeVar
 
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.workers import begin
 
 WORKERS = os.cpu_count() or 1
 """Sealing processes: one per core."""
@@ -30,7 +30,7 @@ def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> 
 def sealing_pool() -> ProcessPoolExecutor:
     """One sealing process per core, not yet started; use as a context manager."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(WORKERS, mp_context=context, initializer=_begin)
+    return ProcessPoolExecutor(WORKERS, mp_context=context, initializer=begin)
 
 
 def run_chunks(
@@ -61,7 +61,3 @@ async def warm(pool: ProcessPoolExecutor) -> None:
     """Returns once every sealing process runs."""
     loop = asyncio.get_running_loop()
     await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
-
-
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business

@@ -1,0 +1,25 @@
+"""How a worker process of a pool begins, whoever's pool it is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from multiprocessing.connection import wait
+
+
+def begin() -> None:
+    """Initialiser of a worker: never outlive the parent, leave Ctrl-C to it.
+
+    A worker waits for work on a pipe whose other end it holds itself, so it does not notice a killed parent there.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)  # the parent was killed: nobody waits for what this process computes
