@@ -102,9 +102,13 @@ def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> No
     began = subprocess.Popen(
         [*COMMAND, "demo", "--users", "2000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    group_members = _until_processes_run(began.pid)
-    os.kill(began.pid, signal.SIGINT)
-    _, errors = began.communicate(timeout=60)
+    try:
+        group_members = _until_processes_run(began.pid)
+        os.kill(began.pid, signal.SIGINT)
+        _, errors = began.communicate(timeout=120)
+    finally:
+        began.kill()  # nothing, unless the test has failed or was interrupted
+        began.wait()
     assert began.returncode == 130
     assert "Traceback" not in errors
     deadline = time.monotonic() + 30
