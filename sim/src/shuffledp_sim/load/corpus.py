@@ -88,9 +88,13 @@ async def seal_corpus(
 
 
 def _take(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no whole corpus; choose a new folder")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty and holds no whole corpus; choose a new folder")
+        folder.chmod(0o700)  # it may have been there before
+    except OSError as error:
+        raise UsageError(f"{folder} cannot hold a corpus ({error.strerror}); choose a new folder") from error
 
 
 class Corpus:
@@ -100,14 +104,18 @@ class Corpus:
         """Raises `UsageError` when it is damaged, for another round, or has fewer users."""
         try:
             self.about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
+            if self.about.round_id != round_id:
+                raise UsageError(
+                    f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round keys differ"
+                )
+            if self.about.users < users:
+                raise UsageError(f"{folder} holds {self.about.users} users; ask for at most that many with --users")
             self._offsets = np.load(folder / _OFFSETS, mmap_mode="r", allow_pickle=False)
-            self._file = os.open(folder / _RECORDS, os.O_RDONLY)
-        except (OSError, ValueError, msgspec.DecodeError) as error:
+            if self._offsets.shape != (self.about.users + 1,):
+                raise UsageError(f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal it anew")
+            self._file = os.open(folder / _RECORDS, os.O_RDONLY)  # last: nothing below can fail and leave it open
+        except (OSError, EOFError, ValueError, msgspec.DecodeError) as error:
             raise UsageError(f"{folder} is no corpus: {error}") from error
-        if self.about.round_id != round_id:
-            raise UsageError(f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round keys differ")
-        if self.about.users < users:
-            raise UsageError(f"{folder} holds {self.about.users} users; ask for at most that many with --users")
 
     def __enter__(self) -> Self:
         return self
