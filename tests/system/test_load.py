@@ -44,6 +44,7 @@ async def test_every_user_is_accepted_and_none_is_lost(
     report = found.report
     assert (report.offered, report.accepted, report.counted) == (60, 60, 60)
     assert (report.refused, report.unanswered, report.lost, report.failure) == ({}, 0, 0, None)
+    assert (report.calls, report.unanswered_calls, report.accepted_later) == (60, {}, 0)
     assert report.connections == report.established == 10  # by the kernel's own table: nothing is shared
     assert report.latency is not None
     assert report.latency.p50 <= report.latency.p99 <= report.latency.max
@@ -71,7 +72,9 @@ async def test_a_corpus_is_used_again_for_its_round_and_for_no_other(
     system: LocalSystem, pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus"
+    corpus.mkdir(mode=0o755)
     first = (await run(system, pool, corpus, OPTIONS)).report
+    assert corpus.stat().st_mode & 0o777 == 0o700  # what is in it is secret, also in a folder that was there before
     with pytest.raises(UsageError, match=f"sealed for round {first.round_id}"):
         await run(system, pool, corpus, OPTIONS)
     with pytest.raises(UsageError, match="not empty"):

@@ -3,15 +3,21 @@
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from shuffledp_client.transport import Backoff
+from shuffledp_core.errors import SubmissionClosedError, UnreachableError
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
+from shuffledp_sim.load.connections import Connections
+from shuffledp_sim.load.corpus import Corpus
 from shuffledp_sim.load.figures import ACCEPTED, UNANSWERED, Spread, accepted_users, count_lost, outcomes_of
-from shuffledp_sim.load.process import ArrivalProcess
+from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
+from shuffledp_sim.load.run import Users
 
 GEOMETRY = Geometry(suite="sealed-box", hops=3, messages_per_user=3, symbol_bytes=1)
 
@@ -97,6 +103,66 @@ def test_outcomes_are_counted_by_what_users_were_told() -> None:
     timeline = in_virtual_time([0.1 * user for user in range(5)], tell)
     assert outcomes_of(timeline) == (2, {"SubmissionClosedError": 2}, {"socket closed": 1})
     assert accepted_users(timeline).tolist() == [0, 3]
+
+
+def test_a_user_without_an_outcome_ends_the_test_and_is_in_no_column() -> None:
+    async def cancelled_from_inside(user: int) -> str:
+        if user == 1:
+            raise asyncio.CancelledError
+        return ACCEPTED
+
+    with pytest.raises(RuntimeError, match="1 users have no outcome"):
+        in_virtual_time([0.1, 0.2, 0.3], cancelled_from_inside)
+
+
+class ScriptedEntry:
+    """An entry node that gives each user the answers of its script, one a call; an exception is raised."""
+
+    def __init__(self, script: dict[str, list[Exception | None]]) -> None:
+        self._script = script
+
+    async def submit(self, user: str) -> None:
+        await asyncio.sleep(1)
+        answer = self._script[user].pop(0)
+        if answer is not None:
+            raise answer
+
+
+def played(script: dict[str, list[Exception | None]], attempts: int) -> tuple[Timeline, Users]:
+    """One user per script, all at the same moment; a submission is the user's name."""
+    connections = cast("Connections", SimpleNamespace(entries=(ScriptedEntry(script),)))
+    users = Users(connections, cast("Corpus", list(script)), len(script), Backoff(attempts, first=2.0))
+    return in_virtual_time([1.0] * len(script), users.submit), users
+
+
+def test_a_user_asks_again_while_nobody_answers_and_every_call_is_counted_once() -> None:
+    script: dict[str, list[Exception | None]] = {
+        "at once": [None],
+        "later": [UnreachableError("full"), UnreachableError("gone"), None],
+        "never": [UnreachableError("full"), UnreachableError("full"), UnreachableError("gone")],
+        "refused": [UnreachableError("full"), SubmissionClosedError("over")],
+    }
+    timeline, users = played(script, attempts=3)
+    accepted, refused, unanswered = outcomes_of(timeline)
+    assert (accepted, refused, unanswered) == (2, {"SubmissionClosedError": 1}, {"gone": 1})
+    assert users.calls.tolist() == [1, 3, 3, 2]
+    assert users.unanswered == {"full": 4, "gone": 2}
+    assert users.calls.sum() == accepted + sum(refused.values()) + users.unanswered.total()
+
+
+def test_the_pauses_of_a_user_that_asks_again_are_latency() -> None:
+    timeline, _ = played({"later": [UnreachableError("full"), None]}, attempts=2)
+    assert 2 * 1 + 1 <= timeline.latency[0] <= 2 * 1 + 2  # two calls of a second, a pause of half of 2 s to all of it
+
+
+def test_a_user_that_is_told_to_ask_once_does_not_ask_again() -> None:
+    timeline, users = played({"never": [UnreachableError("full"), None]}, attempts=1)
+    assert outcomes_of(timeline) == (0, {}, {"full": 1})
+    assert users.calls.tolist() == [1]
+
+
+def test_a_user_asks_as_often_as_a_real_client() -> None:
+    assert Backoff().attempts == ATTEMPTS
 
 
 def test_uniform_arrivals_keep_their_distance() -> None:

@@ -16,7 +16,7 @@ from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
 from shuffledp_sim.accounting.options import Format, OutputFormat
 from shuffledp_sim.attacks.app import attack_app
 from shuffledp_sim.audit.app import audit_app
-from shuffledp_sim.load.process import ArrivalProcess
+from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.node_numbers import node_numbers
 
 app = typer.Typer(
@@ -185,6 +185,9 @@ def load(
     connections: Annotated[int, typer.Option(min=1, help="TLS connections to the entry node.")] = 500,
     rate: Annotated[float, typer.Option(help="Arrivals a second, whatever the answers do.")] = 200.0,
     arrivals: Annotated[ArrivalProcess, typer.Option(help="How they are spread.")] = ArrivalProcess.POISSON,
+    attempts: Annotated[
+        int, typer.Option(min=1, help="Calls of a user while nobody answers, as a real client; 1: never again.")
+    ] = ATTEMPTS,
     round_id: Annotated[
         str | None, typer.Option("--round", help="An open round; default: a round of its own, by the options below.")
     ] = None,
@@ -219,6 +222,7 @@ def load(
         connections=connections,
         rate=rate,
         arrivals=arrivals,
+        attempts=attempts,
         corpus=corpus,
         metrics=metrics,
         leave_open=leave_open,

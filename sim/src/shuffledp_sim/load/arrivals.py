@@ -71,10 +71,13 @@ async def drive(
         intended: shape (users,), rising, seconds from now.
         send: one user's whole call; gives its outcome and raises nothing that should not end the test.
         progress: is told how many are over, of how many.
+
+    Raises:
+        RuntimeError: a `send` ended without an outcome; such a test would count fewer users than arrived.
     """
     loop = asyncio.get_running_loop()
     users, over = len(intended), 0
-    started, finished = np.empty(users), np.empty(users)
+    started, finished = np.full(users, np.nan), np.full(users, np.nan)
     outcomes = [""] * users
     began = loop.time()
 
@@ -91,4 +94,8 @@ async def drive(
         for user, moment in enumerate(intended.tolist()):
             await asyncio.sleep(max(0.0, began + moment - loop.time()))
             group.create_task(one(user))
+    if not all(outcomes):  # a task group passes over tasks that were cancelled from inside
+        raise RuntimeError(
+            f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by nobody here"
+        )
     return Timeline(intended, started, finished, tuple(outcomes))

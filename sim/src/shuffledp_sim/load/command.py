@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from shuffledp_core.errors import ReceiptMissingError, RoundFailed
+from shuffledp_core.logs import configure_logs
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, print_report, write_report
 from shuffledp_sim.load.run import run_load
@@ -23,6 +24,7 @@ def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json:
         ReceiptMissingError: a submission was acknowledged and lost.
         RoundFailed: the round ended without a board, so that nobody knows.
     """
+    configure_logs("warning")  # to standard error: standard output is for the figures
     if report_file is not None:
         check_report_file(report_file)
     with Stages(Console(stderr=True)) as stages:

@@ -64,7 +64,7 @@ def allow_open_files(connections: int) -> None:
 async def connected(
     deployment: Deployment, verified: VerifiedRound, count: int, progress: Callable[[int, int], None]
 ) -> AsyncIterator[Connections]:
-    """`count` connections to the round's entry node, each ready for calls. A call on them is tried once.
+    """`count` connections to the round's entry node, each ready for calls. Who calls decides whether to call again.
 
     Raises:
         UnreachableError: the node does not answer.

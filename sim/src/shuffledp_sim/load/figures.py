@@ -50,11 +50,25 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """What the users asked. Each call ends in one column: accepted, refused, or here.
+
+    Attributes:
+        of_users: calls of each user, at least 1, shape (users,).
+        unanswered: calls that nobody answered, by what gRPC said.
+    """
+
+    of_users: NDArray[np.int64]
+    unanswered: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Collected:
     """What was seen until the last answer.
 
     Attributes:
         timeline: of every user.
+        calls: that it took.
         handshakes: seconds, shape (connections,).
         established: connections that stood, by the kernel's count.
         before: what driver and entry node had used when the arrivals began.
@@ -62,6 +76,7 @@ class Collected:
     """
 
     timeline: Timeline
+    calls: Calls
     handshakes: NDArray[np.float64]
     established: int | None
     before: dict[str, Usage | None]
@@ -85,12 +100,17 @@ class LoadReport:
         offered: users who wanted to submit.
         accepted: users who hold a checked receipt.
         refused: users who were refused, by the name of the error.
-        unanswered: users who got no answer: connection lost, or the deadline of a call. They tried once.
-        unanswered_reasons: the same by what gRPC said.
+        unanswered: users who got no answer, however often they asked: connection lost, the deadline of a call, or a
+            server with more calls waiting than it keeps.
+        unanswered_reasons: the same by what gRPC said last.
+        calls: of all users; accepted + refused + unanswered calls.
+        unanswered_calls: those that nobody answered, by what gRPC said. Most users ask again and are accepted.
+        accepted_later: users of `accepted` who had to ask more than once.
         lost: users with a receipt of whose messages one is missing on the published board: must be 0. None when the
             round failed, so that there is no board.
         counted: reports that the round counted.
-        latency: from the intended start to the checked receipt, of those accepted.
+        latency: from the intended start to the checked receipt, of those accepted, with all pauses before they asked
+            again.
         lateness: of the driver, of everybody; included in `latency`.
         handshake: of a connection, before the arrivals began.
         rate: offered rate that was asked for.
@@ -119,6 +139,9 @@ class LoadReport:
     refused: dict[str, int]
     unanswered: int
     unanswered_reasons: dict[str, int]
+    calls: int
+    unanswered_calls: dict[str, int]
+    accepted_later: int
     lost: int | None
     counted: int | None
     latency: Spread | None
@@ -164,6 +187,9 @@ class LoadReport:
             refused=refused,
             unanswered=sum(unanswered.values()),
             unanswered_reasons=unanswered,
+            calls=int(collected.calls.of_users.sum()),
+            unanswered_calls=collected.calls.unanswered,
+            accepted_later=int((collected.calls.of_users[receipts] > 1).sum()),
             lost=ending.lost,
             counted=ending.counted,
             latency=Spread.of(timeline.latency[receipts]),

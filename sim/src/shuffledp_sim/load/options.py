@@ -13,7 +13,7 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_sim.fleet import System
 from shuffledp_sim.load.machine import check_metrics_url
-from shuffledp_sim.load.process import ArrivalProcess
+from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 
 OPEN_SECONDS: Final = 7200.0
 """A round of its own is closed when everybody is through; this is only the latest moment."""
@@ -34,6 +34,7 @@ class LoadOptions:
         connections: TLS connections that they share.
         rate: arrivals a second.
         arrivals: how they are spread.
+        attempts: how often each asks while nobody answers, with the client's own pauses; 1: never again.
         corpus: folder for the sealed submissions; None: a temporary one.
         metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a system of its own.
         leave_open: somebody else closes the round; for several drivers in one round.
@@ -47,6 +48,7 @@ class LoadOptions:
     connections: int = 500
     rate: float = 200.0
     arrivals: ArrivalProcess = ArrivalProcess.POISSON
+    attempts: int = ATTEMPTS
     corpus: Path | None = None
     metrics: str | None = None
     leave_open: bool = False

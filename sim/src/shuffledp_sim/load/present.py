@@ -10,7 +10,10 @@ from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +25,7 @@ from shuffledp_sim.picture import QUIET, draw_seconds, quiet
 _ACCEPTED: Final = "#2a6f97"
 _OTHER: Final = "#e07a1f"
 _UNKNOWN: Final = "unknown"
+_FEW_DECADES: Final = 1000.0
 
 
 def rows(report: LoadReport) -> list[tuple[str, str]]:
@@ -30,10 +34,12 @@ def rows(report: LoadReport) -> list[tuple[str, str]]:
     established = _UNKNOWN if report.established is None else f"{report.established:,}"
     lost = f"{_UNKNOWN}: {report.failure}" if report.lost is None else f"{report.lost:,}"
     return [
-        ("offered", f"{report.offered:,} users, {report.arrivals} arrivals, {report.rate:g} a second"),
+        ("offered", f"{report.offered:,} users, {report.arrivals} arrivals, {report.rate:,g} a second"),
         ("accepted", f"{report.accepted:,}"),
         ("refused", refused),
         ("unanswered", unanswered),
+        ("calls", f"{report.calls:,}, of them not answered: {_by_reason(report.unanswered_calls)}"),
+        ("accepted only when asking again", f"{report.accepted_later:,}"),
         ("lost (receipt, not on the board)", lost),
         ("reports counted by the round", _UNKNOWN if report.counted is None else f"{report.counted:,}"),
         ("latency from the intended start", _spread(report.latency)),
@@ -125,7 +131,7 @@ def draw(report: LoadReport, timeline: Timeline) -> Figure:
     draw_seconds(report.seconds, stages)
     lost = _UNKNOWN if report.lost is None else f"{report.lost:,}"
     figure.suptitle(
-        f"{report.offered:,} users, {report.connections:,} connections, {report.rate:g} arrivals a second "
+        f"{report.offered:,} users, {report.connections:,} connections, {report.rate:,g} arrivals a second "
         f"({report.mechanism}): {report.accepted:,} accepted, {lost} lost"
     )
     return figure
@@ -140,7 +146,8 @@ def _draw_latency(timeline: Timeline, axes: Axes) -> None:
     lateness = 1000 * timeline.lateness
     axes.plot(timeline.intended, lateness, color=QUIET, lw=0.6, alpha=0.6, zorder=1, label="the driver's lateness")
     axes.set(yscale="log", xlabel="intended start, seconds", ylabel="latency, ms")
-    axes.legend(frameon=False, fontsize=8, markerscale=4)
+    _plain_numbers(axes.yaxis, np.concatenate([1000 * timeline.latency, lateness]))
+    _legend_above(axes)
     quiet(axes)
 
 
@@ -148,12 +155,14 @@ def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> No
     latency = np.sort(1000 * timeline.latency[accepted_users(timeline)])
     if report.latency is not None:
         axes.step(latency, np.arange(1, len(latency) + 1) / len(latency), where="post", color=_ACCEPTED, lw=1.8)
-        for name, value in (("p50", report.latency.p50), ("p90", report.latency.p90), ("p99", report.latency.p99)):
-            axes.axvline(value, color=QUIET, lw=0.8, ls=":")
-            axes.annotate(f" {name} {value:,.1f}", (value, 0.02), rotation=90, fontsize=8, color=QUIET, va="bottom")
+        shares = (0.5, 0.9, 0.99, 0.999)
+        found = (report.latency.p50, report.latency.p90, report.latency.p99, report.latency.p99_9)
+        axes.plot(found, shares, "o", ms=4, color=_ACCEPTED, clip_on=False)
+        axes.set_title(_spread(report.latency), fontsize=8.5)  # above, where no curve can cross it
     axes.set(
         xscale="log", xlabel="latency from the intended start, ms", ylabel="share of those accepted", ylim=(0, 1.02)
     )
+    _plain_numbers(axes.xaxis, latency)
     quiet(axes)
 
 
@@ -162,8 +171,27 @@ def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
     edges = np.linspace(0, end, int(np.clip(end, 10, 60)) + 1)
     width = edges[1] - edges[0]
     finished = timeline.finished[accepted_users(timeline)]
-    for moments, color, label in ((timeline.intended, QUIET, "offered"), (finished, _ACCEPTED, "accepted")):
-        axes.stairs(np.histogram(moments, edges)[0] / width, edges, color=color, lw=1.6, label=label)
+    lines = (
+        (timeline.intended, QUIET, "-", "offered"),
+        (timeline.started, QUIET, ":", "started by the driver"),
+        (finished, _ACCEPTED, "-", "accepted"),
+    )
+    for moments, color, style, label in lines:
+        axes.stairs(np.histogram(moments, edges)[0] / width, edges, color=color, ls=style, lw=1.6, label=label)
     axes.set(xlabel="seconds", ylabel="users a second", ylim=(0, None))
-    axes.legend(frameon=False, fontsize=8)
+    axes.yaxis.set_major_formatter("{x:,g}")
+    _legend_above(axes)
     quiet(axes)
+
+
+def _legend_above(axes: Axes) -> None:
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5, markerscale=4)
+
+
+def _plain_numbers(axis: Axis, values: NDArray[np.float64]) -> None:
+    """Numbers and no powers of ten on a logarithmic axis; 2 and 5 as well where there are few decades."""
+    above = values[values > 0]
+    few = len(above) > 0 and float(above.max() / above.min()) < _FEW_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter("{x:,g}")
+    axis.set_minor_formatter(NullFormatter())

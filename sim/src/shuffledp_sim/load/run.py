@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import Final
 import numpy as np
 
 from shuffledp_client.board import check_board, check_result
-from shuffledp_client.transport import AnalystReader, EntryNode
+from shuffledp_client.submission import PreparedSubmission
+from shuffledp_client.transport import AnalystReader, Backoff, with_retries
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
@@ -33,6 +35,7 @@ from shuffledp_sim.load.figures import (
     DRIVER,
     ENTRY,
     UNANSWERED,
+    Calls,
     Collected,
     Ending,
     LoadReport,
@@ -179,12 +182,14 @@ class LoadTest:
         async with connected(self._system.deployment, verified, count, bar) as connections:
             self._clock.seconds["connecting"] = asyncio.get_running_loop().time() - began
             established, before = established_to(verified.entry.address), await self._usage(verified)
-            intended = arrival_times(
-                self._options.arrivals, self._options.rate, self._options.users, np.random.default_rng()
-            )
+            options = self._options
+            intended = arrival_times(options.arrivals, options.rate, options.users, np.random.default_rng())
+            users = Users(connections, corpus, options.users, Backoff(attempts=options.attempts))
             with self._clock.stage("arrivals"):
-                timeline = await drive(intended, sender(connections, corpus), partial(self._bar, "arrivals"))
-            return Collected(timeline, connections.handshakes, established, before, await self._usage(verified))
+                timeline = await drive(intended, users.submit, partial(self._bar, "arrivals"))
+            after = await self._usage(verified)
+        calls = Calls(users.calls, dict(users.unanswered.most_common()))
+        return Collected(timeline, calls, connections.handshakes, established, before, after)
 
     async def _usage(self, verified: VerifiedRound) -> dict[str, Usage | None]:
         pid, url = self._pids.get(verified.entry.name), self._options.metrics
@@ -214,17 +219,44 @@ class LoadTest:
         return Ending(lost, result.accepted, None)
 
 
-def sender(connections: Connections, corpus: Corpus) -> Callable[[int], Awaitable[str]]:
-    """What one user does when it arrives: reads its sealed submission, sends it, checks the receipt; never again."""
+class Users:
+    """What users do when they arrive, as the real client does it, and how many calls that took.
 
-    async def send(user: int) -> str:
-        entry: EntryNode = connections.entries[user % len(connections.entries)]
+    Each reads its sealed submission, sends it, checks the receipt, and asks again while nobody answers. Repeating is
+    harmless: the node gives the same receipt again.
+
+    Args:
+        connections: which the users share.
+        corpus: of at least as many submissions as users are played.
+        backoff: how often and how patiently a user asks.
+
+    Attributes:
+        calls: how many it took each user so far, shape (users,).
+        unanswered: calls without an answer, by what gRPC said.
+    """
+
+    def __init__(self, connections: Connections, corpus: Corpus, users: int, backoff: Backoff) -> None:
+        self.calls = np.zeros(users, dtype=np.int64)
+        self.unanswered: Counter[str] = Counter()
+        self._connections = connections
+        self._corpus = corpus
+        self._backoff = backoff
+
+    async def submit(self, user: int) -> str:
+        """The outcome: `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused it."""
+        submission = self._corpus[user]
         try:
-            await entry.submit(corpus[user])
+            await with_retries(lambda: self._ask(user, submission), self._backoff)
         except UnreachableError as error:
             return f"{UNANSWERED}{error}"
         except ShuffleDPError as error:
             return type(error).__name__
         return ACCEPTED
 
-    return send
+    async def _ask(self, user: int, submission: PreparedSubmission) -> None:
+        self.calls[user] += 1
+        try:
+            await self._connections.entries[user % len(self._connections.entries)].submit(submission)
+        except UnreachableError as error:
+            self.unanswered[str(error)] += 1
+            raise
