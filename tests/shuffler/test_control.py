@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -26,7 +28,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_proto.v1 import node_pb2
+from shuffledp_proto.v1 import batch_pb2, node_pb2
 
 
 @pytest.fixture
@@ -273,6 +275,26 @@ async def test_a_next_hop_that_stays_away_fails_the_round(world: World) -> None:
     await world.stop("node-2")
     await world.close_round("node-1", round_.round_id)
     status = await world.ended("node-1", round_.round_id)
+    assert (status.phase, status.error) == (node_pb2.ROUND_PHASE_FAILED, "UnreachableError")
+
+
+async def test_a_next_hop_that_takes_the_batch_and_never_answers_fails_the_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hold(requests: AsyncIterator[batch_pb2.AddBatchRequest], _: object) -> None:
+        async for _request in requests:
+            pass
+        await asyncio.Event().wait()  # until the caller hangs up
+
+    monkeypatch.setattr(world.sink, "AddBatch", hold)
+    await world.start_analyst()
+    await world.start("node-1")
+    await world.start("node-2", relay_seconds=0.5)
+    round_ = await world.open()
+    for _ in range(2):
+        await world.submit(world.submission(round_))
+    await world.close_round("node-1", round_.round_id)
+    status = await world.ended("node-2", round_.round_id)
     assert (status.phase, status.error) == (node_pb2.ROUND_PHASE_FAILED, "UnreachableError")
 
 

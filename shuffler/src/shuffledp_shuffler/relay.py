@@ -27,7 +27,11 @@ CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Relay:
-    """The client side of `AddBatch`. `patience` bounds, in seconds, how long the next hop may be away."""
+    """The client side of `AddBatch`.
+
+    `patience` bounds, in seconds, how long the next hop may be away, and how long it may take for one chunk or for its
+    answer: a hop that holds the connection and does nothing is as good as away. A batch of any size has time enough.
+    """
 
     keys: Path
     roster: Roster
@@ -51,7 +55,7 @@ class Relay:
             progress: called with the number of bytes sent so far.
 
         Raises:
-            UnreachableError: it was away for longer than `patience`.
+            UnreachableError: it was away, or stood still, for longer than `patience`.
             ShuffleDPError: what the target raised.
         """
         deadline = time.monotonic() + self.patience
@@ -87,23 +91,31 @@ class Relay:
             except TimeoutError as error:
                 raise UnreachableError(f"no connection to {target.name} at {target.address}") from error
             await started()
-            async with translated(target.name):
-                await _stream(batch_pb2_grpc.BatchSinkStub(channel), header, path, progress)
+            try:
+                async with translated(target.name):
+                    await self._stream(batch_pb2_grpc.BatchSinkStub(channel), header, path, progress)
+            except TimeoutError as error:
+                raise UnreachableError(f"{target.name} stood still for {self.patience:g} s") from error
 
+    async def _stream(
+        self, stub: batch_pb2_grpc.BatchSinkAsyncStub, header: Signed, path: Path, progress: Callable[[int], None]
+    ) -> None:
+        call = stub.AddBatch()
 
-async def _stream(
-    stub: batch_pb2_grpc.BatchSinkAsyncStub, header: Signed, path: Path, progress: Callable[[int], None]
-) -> None:
-    call = stub.AddBatch()
-    with path.open("rb") as file:
-        total = os.fstat(file.fileno()).st_size
-        try:
-            await call.write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
-            for offset in range(0, total, CHUNK_BYTES):
-                data = await asyncio.to_thread(os.pread, file.fileno(), CHUNK_BYTES, offset)
-                await call.write(batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=data)))
-                progress(offset + len(data))
-            await call.done_writing()
-        except asyncio.InvalidStateError:
-            pass  # the target has answered already: it has this batch, or refuses it; the answer says which
-    await call
+        async def write(request: batch_pb2.AddBatchRequest) -> None:
+            async with asyncio.timeout(self.patience):
+                await call.write(request)
+
+        with path.open("rb") as file:
+            total = os.fstat(file.fileno()).st_size
+            try:
+                await write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
+                for offset in range(0, total, CHUNK_BYTES):
+                    data = await asyncio.to_thread(os.pread, file.fileno(), CHUNK_BYTES, offset)
+                    await write(batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=data)))
+                    progress(offset + len(data))
+                await call.done_writing()
+            except asyncio.InvalidStateError:
+                pass  # the target has answered already: it has this batch, or refuses it; the answer says which
+        async with asyncio.timeout(self.patience):
+            await call
