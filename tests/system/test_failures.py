@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from rounds_for_tests import (
     USERS,
     ended,
@@ -31,6 +32,7 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.fleet import Fleet
 from shuffledp_sim.processes import Budget, LocalSystem
+from shuffledp_sim.progress import Stages
 from shuffledp_sim.rounds import control_of, open_round
 
 
@@ -132,3 +134,27 @@ def test_a_second_process_on_the_same_state_is_refused(running: LocalSystem, nam
     assert done.returncode == 2
     assert "another process" in done.stderr
     assert running.processes[name].alive
+
+
+class Interrupted(Stages):
+    """Interrupts the work it shows when the first users are sealed: most of them are not even begun then."""
+
+    work: asyncio.Future[None]
+
+    def update(self, stage: str, done: int, total: int) -> None:  # noqa: ARG002 - as it is inherited
+        if stage == "sealing":
+            self.work.cancel()
+
+
+async def test_a_fleet_that_is_cancelled_leaves_nothing_under_way(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
+    async with control_of(system.deployment) as control:
+        opened = await open_round(control, small_plan(system))
+    stages = Interrupted(Console(quiet=True))
+    fleet = Fleet(system, opened.round_id, small_values(), pool, stages, {})
+    stages.work = asyncio.ensure_future(fleet.submit())
+    with pytest.raises(asyncio.CancelledError):
+        await stages.work
+    names = {getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()}
+    assert {name for name in names if name.startswith("Fleet.")} == set()

@@ -11,12 +11,12 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from typing import Final, Protocol
 
 import numpy as np
@@ -156,29 +156,32 @@ class Fleet:
         places = asyncio.Semaphore(2 * WORKERS)
         uploads = asyncio.Semaphore(UPLOADS)
         async with AsyncExitStack() as stack:
-            entries = [
-                await stack.enter_async_context(EntryNode(verified.entry, self._keys, self._roster))
-                for _ in range(CONNECTIONS)
-            ]
+            entries = cycle(
+                [
+                    await stack.enter_async_context(EntryNode(verified.entry, self._keys, self._roster))
+                    for _ in range(CONNECTIONS)
+                ]
+            )
 
             async def chunk(users: Sequence[tuple[int, Member]]) -> None:
-                try:
+                try:  # its place is free when all is uploaded: a slow node must not let sealed envelopes pile up
                     prepared = await loop.run_in_executor(self._pool, seal_users, verified, users)
+                    self._count_sealed(len(users), began)
+                    async with _together() as group:
+                        for one in prepared:
+                            group.create_task(upload(one))
                 finally:
                     places.release()
-                self._count_sealed(len(users), began)
-                await asyncio.gather(*(upload(one) for one in prepared))
 
             async def upload(one: PreparedSubmission) -> None:
                 async with uploads:
-                    await self._upload(entries[self.accepted % CONNECTIONS], one)
+                    await self._upload(next(entries), one)
                 self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
 
-            tasks = []
-            for users in self._chunks(verified):
-                await places.acquire()
-                tasks.append(asyncio.ensure_future(chunk(users)))
-            await _all_or_first_failure(tasks)
+            async with _together() as group:
+                for users in self._chunks(verified):
+                    await places.acquire()
+                    group.create_task(chunk(users))
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
     async def _upload(self, entry: EntryNode, one: PreparedSubmission) -> None:
@@ -236,10 +239,11 @@ def verified_for(system: System, data: bytes, round_id: str | None = None) -> Ve
     return verify_round(announcement, roster, ANY_ROUND, system.population, system_clock(), round_id)
 
 
-async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+@asynccontextmanager
+async def _together() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group that ends with the first failure itself: the others are cancelled by it and have nothing to add."""
     try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
