@@ -1,13 +1,20 @@
-"""`make bench`: all measurements; `python -m bench mixing rounds accounting` picks some."""
+"""`make bench`: all measurements; `python -m bench mixing audit` picks some."""
 
 from __future__ import annotations
 
 import sys
+import time
 
-from bench import accounting, mixing, rounds
+from bench import accounting, audit, mixing, rounds, submissions
 from bench.machine import machine
 
-PARTS = {"mixing": mixing.run, "rounds": rounds.run, "accounting": accounting.run}
+PARTS = {
+    "mixing": mixing.run,
+    "submissions": submissions.run,
+    "rounds": rounds.run,
+    "accounting": accounting.run,
+    "audit": audit.run,
+}
 
 
 def main() -> None:
@@ -19,7 +26,9 @@ def main() -> None:
     print(machine())
     for name in names:
         print(f"\n{name}")
+        began = time.perf_counter()
         PARTS[name]()
+        print(f"  [{time.perf_counter() - began:.0f} s]", flush=True)
 
 
 if __name__ == "__main__":

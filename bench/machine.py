@@ -33,3 +33,15 @@ def children_of(pid: int) -> list[int]:
     return [
         int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
     ]
+
+
+def resident(pid: int) -> int:
+    """Resident memory of a process now, bytes (Linux)."""
+    line = next(line for line in _lines(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process so far, without its children (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, see proc(5)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
-from bench.crypto import user_seconds
+from bench.crypto import all_cores, bare_users, rate
 from bench.machine import children_of, peak_resident
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.onion.geometry import Geometry
@@ -25,10 +26,14 @@ CORES = os.cpu_count() or 1
 
 
 async def demo_ratio() -> float:
-    """Prints and gives: the default demo round, start-up apart / all its seals and opens / cores."""
+    """Prints and gives: the default demo round, start-up apart / all its seals and opens alone, both on all cores.
+
+    The bare work is done right after the round, on the same clock: what else the machine does slows both.
+    """
     report, _ = await run_demo(DemoOptions(), Stages(Console(stderr=True)))
     geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
-    pure = report.users * user_seconds(geometry) / CORES
+    with all_cores() as bare:
+        pure = report.users / rate(bare, partial(bare_users, geometry), max(1, report.users // (4 * CORES)))
     spent = report.seconds["total"] - report.seconds["start"]
     print(f"  start-up {report.seconds['start']:.1f} s (wanted at most 10 s)")
     print(f"  round {spent:.1f} s, pure crypto {pure:.1f} s ({report.messages:,} messages)")
@@ -37,8 +42,8 @@ async def demo_ratio() -> float:
 
 
 async def memory() -> None:
-    """Prints the peak memory of each node, workers included, for 1,000 users x 1,000 messages."""
-    users, bits = 1000, 1000
+    """Prints the peak memory of each node, workers included, and what of it the records took, by their bytes."""
+    users, bits = 1000, 250
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with LocalSystem(Path(folder), nodes=3, budget=Budget(1e6, 1e-3)) as system:
             await warm(pool)
@@ -56,12 +61,22 @@ async def memory() -> None:
                 open_seconds=3600.0,
             )
             values = np.arange(users, dtype=np.int64) % (bits + 1)
+            idle = {name: _peak(system, name) for name in system.route}
             report = await run_round(system, plan, values, pool, Stages(Console(stderr=True)), StageClock())
-            print(f"  {report.messages:,} messages through {len(system.route)} nodes; peak resident memory:")
-            for name in system.route:
-                pid = system.processes[name].pid
-                total = sum(peak_resident(one) for one in [pid, *children_of(pid)])
-                print(f"  {name}: {total / 1e6:,.0f} MB with its workers (wanted below 1,000 MB)")
+            geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
+            print(f"  {report.messages:,} messages; peak resident memory of each node and its workers:")
+            for position, name in enumerate(system.route, start=1):
+                peak, records = _peak(system, name), report.messages * geometry.record_bytes(max(2, position))
+                above = peak - idle[name]
+                print(
+                    f"  {name}: {peak / 1e6:,.0f} MB, of it {above / 1e6:,.0f} MB above the idle node; "
+                    f"these / its {records / 1e6:,.0f} MB of records: {above / records:.1f}"
+                )
+
+
+def _peak(system: LocalSystem, name: str) -> int:
+    pid = system.processes[name].pid
+    return sum(peak_resident(one) for one in [pid, *children_of(pid)])
 
 
 def run() -> None:

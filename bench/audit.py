@@ -1,0 +1,96 @@
+"""Audit trials a second, against numpy's sampling of the same rounds: the least that any audit must draw."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_sim.accounting import questions
+from shuffledp_sim.accounting.options import Circumstances, decimal
+from shuffledp_sim.accounting.questions import Question
+from shuffledp_sim.audit.audit import Effort, audit, neighbours_of, spec_of
+from shuffledp_sim.audit.trials import Dataset, count_symbols, shuffled_counts
+from shuffledp_sim.sealing import WORKERS, run_chunks, sealing_pool
+
+USERS = 8
+DELTA = 1e-2
+
+TRIALS = 10_000
+"""On each dataset, in one turn."""
+
+BARE_TRIALS = 400_000
+"""The same for numpy, which would be done before a clock has ticked."""
+
+PIECE = 50_000
+"""Of these, in one task of a worker."""
+
+TURNS = 3
+
+
+Bare: TypeAlias = Callable[[Any, NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
+"""(spec, values of shape (trials, users), random) -> answers of the same shape."""
+
+
+def bare_krr(spec: KRRHistogram, values: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """k-ary randomised response by numpy, in doubles and from a pseudo-random generator: fast, and no client's."""
+    blanket = random.random(values.shape) < float(spec.blanket)
+    return np.where(blanket, random.integers(spec.symbols, size=values.shape), values)
+
+
+def bare_geo(spec: GeoShuffle, values: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Discrete Laplace noise by numpy, the difference of two geometric numbers, clamped as in the round."""
+    success = -np.expm1(-float(spec.epsilon_geo))
+    noise = random.geometric(success, values.shape) - random.geometric(success, values.shape)
+    return np.asarray(np.clip(values + noise + spec.padding, 0, spec.messages_per_user), dtype=np.int64)
+
+
+def _bare(sample: Bare, spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
+    """One task in a worker: the counts of `PIECE` trials."""
+    values = np.broadcast_to(np.array(dataset, dtype=np.int64), (PIECE, len(dataset)))
+    return count_symbols(spec, sample(spec, values, np.random.default_rng()))
+
+
+def _rate(work: Callable[[], object], trials: int) -> float:
+    """Trials on both datasets together, a second."""
+    began = time.perf_counter()
+    work()
+    return 2 * trials / (time.perf_counter() - began)
+
+
+def compare(name: str, asked: Question, bare: Bare, pool: ProcessPoolExecutor) -> None:
+    """Prints trials a second of numpy, of the client's sampler, and of the whole audit, and the ratios."""
+    spec = spec_of(asked)
+    datasets = neighbours_of(asked, Effort(TRIALS), USERS).datasets
+    pieces = [(partial(_bare, bare, spec, one), PIECE) for one in datasets for _ in range(BARE_TRIALS // PIECE)]
+    run_chunks(pool, pieces, None)  # warm
+    turns = [
+        (
+            _rate(lambda: run_chunks(pool, pieces, None), BARE_TRIALS),
+            _rate(lambda: shuffled_counts(spec, datasets, TRIALS, pool), TRIALS),
+            _rate(lambda: audit(asked, Effort(TRIALS), pool), TRIALS),
+        )
+        for _ in range(TURNS)
+    ]
+    numpy, sampler, whole = (statistics.median(column) for column in zip(*turns, strict=True))
+    of_numpy = statistics.median(turn[2] / turn[0] for turn in turns)
+    of_sampler = statistics.median(turn[2] / turn[1] for turn in turns)
+    print(f"  {name:<16} {numpy:>12,.0f} {sampler:>17,.0f} {whole:>12,.0f} {of_numpy:>14.3f} {of_sampler:>16.2f}")
+
+
+def run() -> None:
+    """A histogram and a sum."""
+    print(f"  trials a second, {USERS} users a trial, {WORKERS} processes; medians of {TURNS} turns")
+    print("                     bare numpy  client's sampler  whole audit  audit / numpy  audit / sampler")
+    around = Circumstances(USERS, DELTA)
+    histogram, _ = questions.krr_histogram(3, 1.0)
+    with sealing_pool() as pool:
+        compare("krr-histogram", questions.question(histogram, around), bare_krr, pool)
+        compare("geo-shuffle", questions.geo_question(3, decimal("0.5"), None, around), bare_geo, pool)

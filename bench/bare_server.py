@@ -1,0 +1,48 @@
+"""The peer of the entry node: gRPC with the same TLS and the same messages, which takes a submission and only answers.
+
+`python -m bench.bare_server CONFIG RECEIPT_BYTES`, with the configuration file of the node whose keys it shows. Prints
+the port it listens on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+
+from shuffledp_core.config import load_config
+from shuffledp_core.keys import load_roster
+from shuffledp_core.transport.tls import server_credentials, server_options
+from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.config import NodeConfig
+from shuffledp_shuffler.service import NAMES
+
+Context = grpc.aio.ServicerContext[node_pb2.SubmitRequest, node_pb2.SubmitResponse]
+
+
+async def serve(config: NodeConfig, receipt_bytes: int) -> None:
+    """Serves until the process is ended: reads whatever is submitted, answers with as many bytes as a receipt has."""
+    authority = load_roster(config.roster, config.root_key).tls_authority
+    receipt = bytes(receipt_bytes)
+
+    async def submit(requests: AsyncIterator[node_pb2.SubmitRequest], _: Context) -> node_pb2.SubmitResponse:
+        async for _request in requests:
+            pass
+        return node_pb2.SubmitResponse(receipt=receipt)
+
+    handler = grpc.stream_unary_rpc_method_handler(
+        submit, node_pb2.SubmitRequest.FromString, node_pb2.SubmitResponse.SerializeToString
+    )
+    server = grpc.aio.server(options=server_options())
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAMES[0], {"Submit": handler}),))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(config.keys, authority))
+    await server.start()
+    print(port, flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(load_config(Path(sys.argv[1]), NodeConfig), int(sys.argv[2])))
