@@ -26,6 +26,7 @@ async def test_a_repeated_submission_counts_once_and_a_refused_one_by_its_class(
     refusals = {"method": "Submit", "reason": "DifferentSubmissionError"}
     assert figure(world, "node-1", "refusals_total", **refusals) == 1
     assert figure(world, "node-1", "node_rounds", phase="open") == 1
+    assert figure(world, "node-1", "node_open_submissions") == 1
     assert figure(world, "node-1", "node_spool_bytes", file="envelopes") == len(submission.envelope)
 
 
@@ -47,6 +48,7 @@ async def test_the_work_of_a_round_is_counted_at_every_node(world: World) -> Non
         for phase in ("mixing", "relaying"):
             assert figure(world, name, "node_records_total", phase=phase) == records
             assert figure(world, name, "node_pool_records", phase=phase) == 0
+        assert figure(world, name, "node_open_submissions") == 0
         await world.delete(name, round_.round_id)
         assert figure(world, name, "node_rounds", phase="done") == 0
         assert figure(world, name, "node_rounds_ended_total", outcome="deleted") is None

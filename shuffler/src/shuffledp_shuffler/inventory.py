@@ -32,6 +32,8 @@ class Inventory(Collector):
         now = [live.snapshot() for live in self.rounds()]
         phases = Counter(one.record.phase for one in now)
         yield _family("shuffledp_node_rounds", "Rounds at this node", "phase", {p: phases[p] for p in Phase})
+        collected = sum(one.accepted for one in _in(Phase.OPEN, now))
+        yield GaugeMetricFamily("shuffledp_node_open_submissions", "In the pools of open rounds", value=collected)
         total = {phase: sum(one.total for one in _in(phase, now)) for phase in WORKING}
         yield _family("shuffledp_node_pool_records", "Records in work", "phase", total)
         done = {phase: sum(one.done for one in _in(phase, now)) for phase in WORKING}

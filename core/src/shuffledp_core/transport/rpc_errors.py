@@ -130,7 +130,7 @@ _MAKERS: Final[dict[tuple[bool, bool], Callable[..., Any]]] = {
 _GONE: Final = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.CANCELLED,  # also a server that sheds load: docs/operations.md, "Load test"
     grpc.StatusCode.INTERNAL,  # also what a caller sees whose stream was refused while it was still writing
 }
 
