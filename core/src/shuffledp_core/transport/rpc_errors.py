@@ -6,6 +6,7 @@ of ours is logged here and reaches the caller as an internal error without detai
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, NoReturn, TypeAlias
@@ -157,8 +158,18 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
 
 @asynccontextmanager
 async def translated(party: str) -> AsyncIterator[None]:
-    """Calls to `party` in this block raise our own errors."""
+    """Calls to `party` in this block raise our own errors.
+
+    grpc.aio cancels a call from inside when its deadline passes while the request is still being written, and the
+    caller sees a cancellation that nobody asked for: to us that is a party that does not answer.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
     try:
         yield
     except grpc.aio.AioRpcError as error:
         raise typed(error, party) from error
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > before:
+            raise
+        raise errors.UnreachableError(f"{party} does not answer (the call ended while it was written)") from error
