@@ -16,11 +16,11 @@ from bench.machine import children_of, peak_resident
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.demo import DemoOptions, run_demo
-from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds import StageClock, run_round
-from shuffledp_sim.sealing import sealing_pool, warm
+from shuffledp_sim.rounds.demo import DemoOptions, run_demo
+from shuffledp_sim.rounds.running import StageClock, run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.sealing import sealing_pool, warm
 
 CORES = os.cpu_count() or 1
 

@@ -27,11 +27,11 @@ from shuffledp_core.documents.models import Party
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.transport.tls import CLIENT, channel_to
 from shuffledp_proto.v1 import batch_pb2, node_pb2, node_pb2_grpc
-from shuffledp_sim.fleet import enrolled_users, verified_for
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.processes import Budget, LocalSystem
-from shuffledp_sim.rounds import control_of, open_round
-from shuffledp_sim.sealing import seal_users, sealing_pool, warm
+from shuffledp_sim.rounds.running import control_of, open_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.fleet import enrolled_users, verified_for
+from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm
 
 USERS = 500
 """In one turn."""
@@ -120,7 +120,7 @@ async def compare() -> None:
 async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int) -> Server:
     config = str(system.folder / f"{entry.name}.toml")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_sim.child", "bench.bare_server", config, str(receipt_bytes), stdout=PIPE
+        sys.executable, "-m", "shuffledp_sim.system.child", "bench.bare_server", config, str(receipt_bytes), stdout=PIPE
     )
     stack.push_async_callback(process.wait)
     stack.callback(process.terminate)

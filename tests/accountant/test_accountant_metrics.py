@@ -13,7 +13,7 @@ from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_accountant.ledger.charges import Budget, Statement
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_core.errors import LedgerError
-from shuffledp_sim.pki import ACCOUNTANT, create_deployment
+from shuffledp_sim.keys.pki import ACCOUNTANT, create_deployment
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_sim import cli
-from shuffledp_sim.pki import Deployment, create_deployment
+from shuffledp_sim.keys.pki import Deployment, create_deployment
 
 ROUND = "ab" * 16
 YEAR_3000 = 32_503_680_000_000

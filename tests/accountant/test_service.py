@@ -44,8 +44,8 @@ from shuffledp_core.transport.rpc_errors import Context, translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import accountant_pb2 as pb
 from shuffledp_proto.v1 import accountant_pb2_grpc
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+from shuffledp_sim.system.ports import Ports
 
 NODES = ("node-1", "node-2", "node-3")
 PLAN = RoundPlan(

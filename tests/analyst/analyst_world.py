@@ -27,8 +27,8 @@ from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc, node_pb2
-from shuffledp_sim.pki import create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import create_deployment
+from shuffledp_sim.system.ports import Ports
 
 
 def plan(**changes: Any) -> RoundPlan:

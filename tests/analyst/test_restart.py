@@ -26,7 +26,7 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.announce import listening, manifest_topic, result_topic
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.system.ports import Ports
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ async def test_the_announcement_of_an_open_round_and_every_result_are_retained_o
     ports = Ports(1)
     (port,) = ports.numbers
     broker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_sim.broker", str(port), stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "shuffledp_sim.system.broker", str(port), stderr=asyncio.subprocess.DEVNULL
     )
     config = BrokerConfig(host="127.0.0.1", port=port)
     world = World(tmp_path, broker=config)

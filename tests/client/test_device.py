@@ -38,9 +38,9 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import Announcer, manifest_topic
-from shuffledp_sim.pki import Deployment, write_client
-from shuffledp_sim.ports import Ports
-from shuffledp_sim.processes import LocalProcess
+from shuffledp_sim.keys.pki import Deployment, write_client
+from shuffledp_sim.system.ports import Ports
+from shuffledp_sim.system.processes import LocalProcess
 
 QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
 
@@ -252,7 +252,7 @@ async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deplo
 def broker(tmp_path: Path) -> Iterator[BrokerConfig]:
     with Ports(1) as ports:
         (port,) = ports.numbers
-        command = [sys.executable, "-m", "shuffledp_sim.broker", str(port)]
+        command = [sys.executable, "-m", "shuffledp_sim.system.broker", str(port)]
         process = LocalProcess("broker", command, tmp_path / "broker.log")
         process.start()
         yield BrokerConfig(host="127.0.0.1", port=port)

@@ -12,8 +12,8 @@ from shuffledp_core.errors import UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
-from shuffledp_sim.pki import Deployment, create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import Deployment, create_deployment
+from shuffledp_sim.system.ports import Ports
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, SETTINGS, GOAWAY, ACK = 1, 4, 7, 1

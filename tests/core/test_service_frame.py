@@ -9,8 +9,8 @@ import pytest
 
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.transport.service import Service, run_until_signal
-from shuffledp_sim.pki import create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import create_deployment
+from shuffledp_sim.system.ports import Ports
 
 
 async def test_a_background_task_that_fails_stops_the_server_and_is_raised(tmp_path: Path) -> None:

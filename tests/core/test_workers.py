@@ -14,7 +14,7 @@ POOLS = {
         "from shuffledp_core.workers import begin; "
         "pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
     ),
-    "sealing": "from shuffledp_sim.sealing import sealing_pool; pool = sealing_pool()",
+    "sealing": "from shuffledp_sim.users.sealing import sealing_pool; pool = sealing_pool()",
     "peeling": "from shuffledp_shuffler.peeling import PeelPool; pool = PeelPool(1)._started()",
 }
 

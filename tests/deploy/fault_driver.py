@@ -24,11 +24,11 @@ from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.fleet import DeployedSystem, Fleet
-from shuffledp_sim.pki import open_deployment
+from shuffledp_sim.keys.pki import open_deployment
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds import control_of, open_round, read_result
-from shuffledp_sim.sealing import sealing_pool, warm
+from shuffledp_sim.rounds.running import control_of, open_round, read_result
+from shuffledp_sim.users.fleet import DeployedSystem, Fleet
+from shuffledp_sim.users.sealing import sealing_pool, warm
 
 LARGEST = 3
 """Values are 0 to this: three bits each."""

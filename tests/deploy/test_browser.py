@@ -18,7 +18,7 @@ import yaml
 from composed import DEPLOY, REPOSITORY, Composed, run, until
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.system.ports import Ports
 
 CHROMIUM = shutil.which("chromium")
 GRAFANA_IMAGE = os.environ.get("GRAFANA_IMAGE", "grafana/grafana:11.6.0")

@@ -45,8 +45,8 @@ from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import RoundRecord
-from shuffledp_sim.pki import Deployment, create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import Deployment, create_deployment
+from shuffledp_sim.system.ports import Ports
 
 MECHANISM = RRShuffle(max_value=3, randomise=Fraction(1, 4))
 POPULATION = "demo"

@@ -7,8 +7,8 @@ import pytest
 
 from shuffledp_core.errors import UnreachableError
 from shuffledp_shuffler.relay import Relay
-from shuffledp_sim.pki import create_deployment
-from shuffledp_sim.renewal import renew
+from shuffledp_sim.keys.pki import create_deployment
+from shuffledp_sim.keys.renewal import renew
 
 
 async def nothing() -> None:

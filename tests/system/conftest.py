@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from commands import Shell, shell
 
-from shuffledp_sim.processes import Budget, LocalSystem
-from shuffledp_sim.sealing import sealing_pool
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.sealing import sealing_pool
 
 IMPATIENT: dict[str, dict[str, float | str]] = {
     "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},

@@ -3,7 +3,7 @@
 import asyncio
 import urllib.request
 
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.system.processes import LocalSystem
 
 
 def fetch(address: str) -> str:

@@ -14,11 +14,11 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.fleet import Fleet
-from shuffledp_sim.processes import LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport
-from shuffledp_sim.rounds import StageClock, control_of, read_result, run_round
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.rounds.running import StageClock, control_of, read_result, run_round
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.users.fleet import Fleet
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-from shuffledp_sim.pki import write_client
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.keys.pki import write_client
+from shuffledp_sim.system.processes import LocalSystem
 
 POLICY = "[policy]\nepsilon = 4.0\ndelta = 1e-3\nepsilon_corrupted = inf\nnodes = 3\noperators = 3\n"
 

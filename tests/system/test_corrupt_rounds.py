@@ -23,11 +23,12 @@ from shuffledp_core.errors import ClientPolicyRefusal, PolicyRefusal
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.transport.announce import status_topic
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.attacks.tracing import Captured, Trace, load_captured, trace_round
-from shuffledp_sim.demo import keep_evidence
-from shuffledp_sim.processes import Budget, LocalSystem
-from shuffledp_sim.report import RoundReport, write_documents
-from shuffledp_sim.rounds import StageClock, control_of, open_round, run_round
+from shuffledp_sim.rounds.demo import keep_evidence
+from shuffledp_sim.rounds.present import write_documents
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.rounds.running import StageClock, control_of, open_round, run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.tracing.trace import Captured, Trace, load_captured, trace_round
 
 
 @pytest.fixture(scope="module", params=[(1, 2, 3), (1, 2), (1, 3), (2, 3)], ids=str)

@@ -30,10 +30,10 @@ from shuffledp_core.errors import (
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.fleet import Fleet
-from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds import control_of, open_round
+from shuffledp_sim.rounds.running import control_of, open_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.fleet import Fleet
 
 
 @pytest.mark.parametrize("victim", ["node-1", "node-2", "node-3", "analyst", "accountant"])

@@ -14,9 +14,9 @@ from rounds_for_tests import USERS, small_plan, within_a_minute
 from shuffledp_core.errors import UsageError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.play import parse_broker
-from shuffledp_sim.processes import LocalSystem
-from shuffledp_sim.rounds import control_of, open_round
+from shuffledp_sim.rounds.running import control_of, open_round
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.users.play import parse_broker
 
 Line = dict[str, Any]
 

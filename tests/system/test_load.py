@@ -23,8 +23,8 @@ from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, rows, write_report
 from shuffledp_sim.load.process import ArrivalProcess
 from shuffledp_sim.load.run import Finding, LoadTest, run_load
-from shuffledp_sim.processes import LocalSystem
-from shuffledp_sim.rounds import control_of, open_round
+from shuffledp_sim.rounds.running import control_of, open_round
+from shuffledp_sim.system.processes import LocalSystem
 
 COMMAND = [sys.executable, "-m", "shuffledp_sim.cli", "load"]
 OPTIONS = LoadOptions(

@@ -20,8 +20,8 @@ import pytest
 from pages import fetch, metrics_of
 from rounds_for_tests import USERS, small_round
 
-from shuffledp_sim.ports import Ports
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.system.ports import Ports
+from shuffledp_sim.system.processes import LocalSystem
 
 OBSERVED = True
 

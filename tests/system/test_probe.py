@@ -10,7 +10,7 @@ import pytest
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, DocumentError, UnreachableError
 from shuffledp_core.transport.probe import ProbedConfig, probe
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.system.processes import LocalSystem
 
 
 def config_of(system: LocalSystem, name: str) -> ProbedConfig:

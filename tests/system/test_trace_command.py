@@ -20,7 +20,7 @@ from commands import Shell
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_sim.attacks.findings import Verdict
 from shuffledp_sim.attacks.trace import trace_findings
-from shuffledp_sim.attacks.tracing import load_captured, trace_round
+from shuffledp_sim.tracing.trace import load_captured, trace_round
 
 COMMAND = [sys.executable, "-m", "shuffledp_sim.cli"]
 

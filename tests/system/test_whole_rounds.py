@@ -7,8 +7,8 @@ from rounds_for_tests import LARGEST, USERS, small_round
 
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.processes import LocalSystem
-from shuffledp_sim.report import RoundReport
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.system.processes import LocalSystem
 
 TAIL_ERRORS = {"krr-histogram": 9.0, "rr-shuffle": 7.0, "geo-shuffle": 8.0, "sgdl-shuffle": 16.0}
 """Standard errors beyond which an estimate falls with probability below 1e-9 (per test, union over bins): binomial

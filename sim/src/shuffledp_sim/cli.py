@@ -68,7 +68,7 @@ def demo(
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Runs a whole round on this machine: real processes, real onions, simulated users."""
-    from shuffledp_sim.demo import DemoOptions, run_demo_command
+    from shuffledp_sim.rounds.demo import DemoOptions, run_demo_command
 
     options = DemoOptions(
         users=users,
@@ -114,8 +114,8 @@ def round_(
     """Runs one round on a deployment: opens it, follows it, prints the answer."""
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
-    from shuffledp_sim.operate import run_round_command
-    from shuffledp_sim.pki import open_deployment
+    from shuffledp_sim.keys.pki import open_deployment
+    from shuffledp_sim.rounds.operate import run_round_command
 
     try:
         plan = RoundPlan(
@@ -159,7 +159,7 @@ def fleet(
     once: Annotated[bool, typer.Option("--once", help="End with the first round, by its outcome.")] = False,
 ) -> None:
     """Plays users of a deployment: takes part in every new round until SIGTERM. Several fleets share a round."""
-    from shuffledp_sim.play import FleetOptions, parse_broker, run_fleet_command
+    from shuffledp_sim.users.play import FleetOptions, parse_broker, run_fleet_command
 
     options = FleetOptions(
         keys=keys,
@@ -250,7 +250,7 @@ def keys_init(
     client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
 ) -> None:
     """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
-    from shuffledp_sim.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses, write_client
+    from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses, write_client
 
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
@@ -268,8 +268,8 @@ def keys_show(folder: Annotated[Path, typer.Argument(help="The deployment's key 
 
     from rich.console import Console
 
-    from shuffledp_sim.key_overview import show
-    from shuffledp_sim.pki import open_deployment
+    from shuffledp_sim.keys.overview import show
+    from shuffledp_sim.keys.pki import open_deployment
 
     show(open_deployment(folder), Console(), dt.datetime.now(dt.UTC))
 
@@ -284,7 +284,7 @@ def keys_renew(
     authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
 ) -> None:
     """New TLS keys and certificates, for everybody or some; all of them or, after an error, none."""
-    from shuffledp_sim.renewal import renew
+    from shuffledp_sim.keys.renewal import renew
 
     done = renew(folder, party or [], new_authority=authority)
     typer.echo(f"new TLS keys and certificates: {', '.join(done.names)}")

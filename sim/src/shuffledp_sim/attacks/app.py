@@ -194,9 +194,9 @@ def trace(
     from shuffledp_core.mechanisms import MECHANISMS
     from shuffledp_sim.attacks.present import present
     from shuffledp_sim.attacks.trace import TraceOptions, run_trace
-    from shuffledp_sim.demo import DemoOptions
     from shuffledp_sim.node_numbers import node_numbers
     from shuffledp_sim.progress import Stages
+    from shuffledp_sim.rounds.demo import DemoOptions
 
     if mechanism not in MECHANISMS:
         raise UsageError(f"--mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")

@@ -56,7 +56,7 @@ from shuffledp_sim.attacks.measuring import check_trials, epsilon_finding
 from shuffledp_sim.audit.sampling import Dataset, shuffled_counts
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, epsilon_bound
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.sealing import sealing_pool
+from shuffledp_sim.users.sealing import sealing_pool
 
 FEWEST: Final = 100
 """Trials of the largest scenarios below which nothing is refuted."""

@@ -42,10 +42,10 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_sim.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_sim.attacks.tracing import Captured, Trace, load_captured, trace_round
-from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_sim.progress import Stages
+from shuffledp_sim.rounds.demo import DemoOptions, play_round
+from shuffledp_sim.tracing.trace import Captured, Trace, load_captured, trace_round
 
 REFERENCES: Final[tuple[Mechanism, ...]] = (
     RRShuffle(max_value=2, randomise=Fraction(1, 2)),

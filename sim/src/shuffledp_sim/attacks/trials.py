@@ -14,7 +14,7 @@ from rich.console import Console
 
 from shuffledp_sim.attacks.views import Views
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.sealing import WORKERS, run_chunks, sealing_pool
+from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
 Draw: TypeAlias = Callable[[int], Views]
 """`draw(count)` gives `count` fresh trials. It runs in another process, so it must be picklable."""

@@ -24,7 +24,7 @@ from shuffledp_sim.accounting.questions import Question
 from shuffledp_sim.audit.neighbours import Neighbours, outcomes, worst_looking
 from shuffledp_sim.audit.sampling import Sampler, shuffled_counts
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
-from shuffledp_sim.sealing import Progress
+from shuffledp_sim.users.sealing import Progress
 
 
 class ClaimBroken(ShuffleDPError):  # noqa: N818 - what was found, not what went wrong

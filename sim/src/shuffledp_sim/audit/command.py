@@ -15,7 +15,7 @@ from shuffledp_sim.accounting.respond import print_json, print_rich
 from shuffledp_sim.accounting.tables import number
 from shuffledp_sim.audit.audit import AuditReport, Effort, audit
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.sealing import sealing_pool
+from shuffledp_sim.users.sealing import sealing_pool
 
 
 def run_audit_command(asked: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat) -> None:

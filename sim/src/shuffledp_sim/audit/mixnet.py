@@ -28,11 +28,11 @@ from shuffledp_sim.accounting.questions import Question
 from shuffledp_sim.audit.audit import AuditReport, Effort, neighbours_of, spec_of
 from shuffledp_sim.audit.neighbours import Neighbours, ranked
 from shuffledp_sim.evidence import epsilon_bound
-from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport
-from shuffledp_sim.rounds import StageClock, run_round
-from shuffledp_sim.sealing import Progress, warm
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.rounds.running import StageClock, run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.sealing import Progress, warm
 
 OPEN_SECONDS: Final = 600.0
 """A round closes when everybody has submitted; this is only the latest moment."""

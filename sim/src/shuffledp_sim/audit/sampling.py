@@ -20,7 +20,7 @@ from shuffledp_client.randomisers import randomise
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_sim.sealing import Progress, run_chunks
+from shuffledp_sim.users.sealing import Progress, run_chunks
 
 Sampler: TypeAlias = Callable[[Mechanism, int, RandomIntegers], int]
 """(spec, value, integers) -> answer, as `shuffledp_client.randomisers.randomise`. A module's own function: workers

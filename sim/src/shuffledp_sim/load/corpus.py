@@ -27,7 +27,7 @@ from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_sim.sealing import WORKERS, seal_users
+from shuffledp_sim.users.sealing import WORKERS, seal_users
 
 _ABOUT: Final = "corpus.json"
 _OFFSETS: Final = "offsets.npy"

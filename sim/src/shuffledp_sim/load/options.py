@@ -11,9 +11,9 @@ from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_sim.fleet import System
 from shuffledp_sim.load.machine import check_metrics_url
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
+from shuffledp_sim.users.fleet import System
 
 OPEN_SECONDS: Final = 7200.0
 """A round of its own is closed when everybody is through; this is only the latest moment."""

@@ -15,8 +15,8 @@ from shuffledp_core.keys import Identity
 from shuffledp_sim.attacks.exchange.node import Orders
 from shuffledp_sim.attacks.exchange.rounds import USERS, Observation, TamperedRound, judge, open_tampered, plan_for
 from shuffledp_sim.attacks.exchange.tampering import CROWD
-from shuffledp_sim.pki import issue_credentials
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.keys.pki import issue_credentials
+from shuffledp_sim.system.processes import LocalSystem
 
 AGAIN: Final = "the same submission again"
 """The one attempt of `knock` that does no harm: it gets the same receipt, and counts once."""

@@ -25,11 +25,11 @@ from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, analyst_pb2
 from shuffledp_sim.attacks.exchange.node import Orders
 from shuffledp_sim.attacks.exchange.tampering import split
-from shuffledp_sim.fleet import ANY_ROUND
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST, issue_credentials
-from shuffledp_sim.processes import Budget, LocalSystem
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, issue_credentials
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds import OpenedRound, StageClock, control_of, follow_round, open_round
+from shuffledp_sim.rounds.running import OpenedRound, StageClock, control_of, follow_round, open_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.fleet import ANY_ROUND
 
 USERS: Final = 12
 """Honest users of a round; the first one is the victim."""

@@ -1,99 +1,16 @@
-"""What a demo round shows: one JSON object, one table, one picture, and the signed documents as files."""
+"""What people and programs get of a round: tables, the signed documents as files, a picture."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from shuffledp_core.documents.models import Certificate, Estimate
-from shuffledp_core.documents.signed import Signed
-
-if TYPE_CHECKING:
-    from shuffledp_sim.attacks.tracing import Trace
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """The outcome of one round.
-
-    `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
-    `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
-    the round. `corrupt` are the positions of the nodes that say they are corrupt, `trace` what an attack with their
-    logs gave.
-    """
-
-    round_id: str
-    users: int
-    accepted: int
-    messages: int
-    estimate: Estimate
-    final: Certificate
-    suite: str
-    seconds: dict[str, float]
-    documents: dict[str, Signed] = field(repr=False)
-    truth: NDArray[np.int64] | None = None
-    capped: int = 0
-    corrupt: tuple[int, ...] = ()
-    trace: Trace | None = None
-
-    @property
-    def is_sum(self) -> bool:
-        """A sum (one number) rather than a histogram."""
-        return len(self.estimate.values) == 1
-
-    @property
-    def all_corrupt(self) -> bool:
-        """No node of the route is honest, by their own word."""
-        return len(self.corrupt) == self.final.nodes
-
-    @property
-    def epsilon_here(self) -> float | None:
-        """The ε certified for this corruption: the round's while a node is honest, ε_L when none is."""
-        return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
-
-    @property
-    def delta_here(self) -> float:
-        """The δ of `epsilon_here`."""
-        return self.final.corrupted.delta if self.all_corrupt else self.final.delta
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
-
-        def shape(values: tuple[float, ...] | list[int]) -> Any:
-            return values[0] if self.is_sum else list(values)
-
-        return {
-            "round": self.round_id,
-            "mechanism": self.final.mechanism.kind,
-            "suite": self.suite,
-            "users": self.users,
-            "accepted": self.accepted,
-            "estimate": shape(self.estimate.values),
-            "standard_error": shape(self.estimate.standard_errors),
-            "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
-            "true_value": None if self.truth is None else shape(self.truth.tolist()),
-            "epsilon": self.final.epsilon.certified,
-            "epsilon_attained": self.final.epsilon.attained,
-            "delta": self.final.delta,
-            "adjacency": self.final.adjacency.value,
-            "max_distance": self.final.max_distance,
-            "epsilon_corrupted": self.final.corrupted.epsilon,
-            "honest": self.final.honest,
-            "messages": self.messages,
-            "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
-            "corrupt_nodes": list(self.corrupt),
-            "epsilon_for_this_corruption": self.epsilon_here,
-            "delta_for_this_corruption": self.delta_here,
-            **({} if self.trace is None else self.trace.to_dict()),
-        }
+from shuffledp_core.documents.models import Certificate
+from shuffledp_sim.rounds.report import RoundReport, show
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
@@ -107,7 +24,7 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 def write_report(report: RoundReport, folder: Path) -> None:
     """The report as JSON and the picture, into `folder`."""
-    from shuffledp_sim.picture import draw_report
+    from shuffledp_sim.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     draw_report(report, folder / "plot.png")
@@ -218,8 +135,3 @@ def describe_parameters(certificate: Certificate) -> str:
     """The mechanism's parameters in one line, names as in the spec."""
     spec = certificate.mechanism
     return ", ".join(f"{name} = {getattr(spec, name)}" for name in spec.__struct_fields__)
-
-
-def show(value: float | None) -> str:
-    """A bound for people; None is "no finite bound"."""
-    return "no finite bound" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""A local MQTT 3.1.1 broker as a process of its own, for demos and tests: `python -m shuffledp_sim.broker PORT`.
+"""A local MQTT 3.1.1 broker as a process of its own, for demos and tests: `python -m shuffledp_sim.system.broker PORT`.
 
 amqtt on the loopback interface, nobody authenticated: the broker is untrusted by design. Any other MQTT 3.1.1
 broker can take its place by configuration.
@@ -34,7 +34,7 @@ async def serve(port: int) -> None:
 def main() -> None:
     """Entry point; one argument, the port."""
     if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
-        raise UsageError("usage: python -m shuffledp_sim.broker PORT")
+        raise UsageError("usage: python -m shuffledp_sim.system.broker PORT")
     asyncio.run(serve(int(sys.argv[1])))
 
 

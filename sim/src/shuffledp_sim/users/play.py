@@ -31,12 +31,12 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.columns import load_column
-from shuffledp_sim.fleet import DeployedSystem, Fleet, System, verified_for
-from shuffledp_sim.pki import open_deployment
+from shuffledp_sim.keys.pki import open_deployment
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds import read_result
-from shuffledp_sim.sealing import sealing_pool
+from shuffledp_sim.rounds.running import read_result
+from shuffledp_sim.users.columns import load_column
+from shuffledp_sim.users.fleet import DeployedSystem, Fleet, System, verified_for
+from shuffledp_sim.users.sealing import sealing_pool
 
 ANNOUNCEMENT_SECONDS: Final = 10.0
 """How long the broker is listened to before the analyst is asked as well: the broker is untrusted and may be silent."""

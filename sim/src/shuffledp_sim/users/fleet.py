@@ -32,9 +32,9 @@ from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.pki import Deployment, issue_credentials
+from shuffledp_sim.keys.pki import Deployment, issue_credentials
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.sealing import WORKERS, seal_users
+from shuffledp_sim.users.sealing import WORKERS, seal_users
 
 CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""

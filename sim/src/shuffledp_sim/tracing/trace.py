@@ -25,10 +25,10 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import load_roster, read_file, verify_from
 from shuffledp_shuffler.corruption import CREDENTIAL_BYTES, CorruptLog, read_logs
-from shuffledp_sim.attacks.likelihood import guess_values
-from shuffledp_sim.attacks.links import NOBODY, Step, find_rows, join_logs
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, clopper_pearson
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST
+from shuffledp_sim.tracing.likelihood import guess_values
+from shuffledp_sim.tracing.links import NOBODY, Step, find_rows, join_logs
 
 BOARD: Final = "board.bin"
 LOGS: Final = "corrupt"

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shuffledp_sim.report import RoundReport, show
+from shuffledp_sim.rounds.report import RoundReport, show
 
 _ESTIMATE: Final = "#2a6f97"
 _TRUTH: Final = "#e07a1f"

@@ -22,8 +22,8 @@ import msgspec
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.authority import SOON_DAYS, Authority, pem
-from shuffledp_sim.pki import open_deployment, tls_names
+from shuffledp_sim.keys.authority import SOON_DAYS, Authority, pem
+from shuffledp_sim.keys.pki import open_deployment, tls_names
 
 _HERE: Final = -100
 """AT_FDCWD of Linux: paths are relative to the working directory."""

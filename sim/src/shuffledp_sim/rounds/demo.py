@@ -25,12 +25,13 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.columns import load_column
-from shuffledp_sim.processes import Budget, LocalSystem
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport, print_report, write_documents, write_report
-from shuffledp_sim.rounds import StageClock, run_round
-from shuffledp_sim.sealing import sealing_pool, warm
+from shuffledp_sim.rounds.present import print_report, write_documents, write_report
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.rounds.running import StageClock, run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.columns import load_column
+from shuffledp_sim.users.sealing import sealing_pool, warm
 
 COLLUDING_SHARE: Final = 0.05
 """Users that the guarantee does not count on: the plan assumes them to help the adversary."""
@@ -90,7 +91,7 @@ def play_round(options: DemoOptions, stages: Stages) -> tuple[RoundReport, Path]
     folder = options.out / report.round_id
     write_documents(report, folder, keys)
     if options.corrupt:
-        from shuffledp_sim.attacks.tracing import load_captured, trace_round
+        from shuffledp_sim.tracing.trace import load_captured, trace_round
 
         report = replace(report, trace=trace_round(load_captured(folder)))
     write_report(report, folder)
@@ -131,8 +132,8 @@ async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, d
 async def keep_evidence(
     system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
 ) -> None:
-    """The board, the corrupt nodes' logs, and the truth to measure by, into a round's folder; see `attacks.tracing`."""
-    from shuffledp_sim.attacks.tracing import BOARD, LOGS, keep_truth
+    """The board, the corrupt nodes' logs, and the truth to measure by, into a round's folder; see `tracing.trace`."""
+    from shuffledp_sim.tracing.trace import BOARD, LOGS, keep_truth
 
     deployment, result = system.deployment, from_json(report.documents["result"].body, Result)
     geometry = from_json(report.documents["manifest"].body, Manifest).geometry

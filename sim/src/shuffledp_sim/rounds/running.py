@@ -21,11 +21,11 @@ from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
-from shuffledp_sim.fleet import Fleet
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment
-from shuffledp_sim.processes import LocalSystem
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.users.fleet import Fleet
 
 WATCH_SECONDS: Final = 0.2
 """How often the local processes are looked at."""

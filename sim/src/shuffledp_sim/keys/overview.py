@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from shuffledp_core.keys import read_file
 from shuffledp_core.transport.tls_files import certificates
-from shuffledp_sim.pki import Deployment, tls_names
+from shuffledp_sim.keys.pki import Deployment, tls_names
 
 NOT_HERE = "not here"
 

@@ -27,7 +27,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, Identity, load_identity, load_roster, read_file
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
-from shuffledp_sim.authority import Authority, pem, private_pem, write_secret
+from shuffledp_sim.keys.authority import Authority, pem, private_pem, write_secret
 
 ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"

@@ -10,10 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from shuffledp_core.documents.models import RoundPlan
-from shuffledp_sim.pki import Deployment, open_deployment
+from shuffledp_sim.keys.pki import Deployment, open_deployment
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.report import RoundReport, print_report, write_documents, write_report
-from shuffledp_sim.rounds import StageClock, control_of, follow_round, make_report, open_round, read_result
+from shuffledp_sim.rounds.present import print_report, write_documents, write_report
+from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_sim.rounds.running import StageClock, control_of, follow_round, make_report, open_round, read_result
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:

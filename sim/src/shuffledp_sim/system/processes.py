@@ -25,8 +25,8 @@ from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
-from shuffledp_sim.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+from shuffledp_sim.system.ports import Ports
 
 START_SECONDS: Final = 60.0
 """How long a process may take until it reports healthy; a healthy machine needs about one."""
@@ -148,7 +148,7 @@ class LocalSystem:
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
         if self.broker is not None:
-            self._add("broker", ["shuffledp_sim.broker", str(self.broker.port)])
+            self._add("broker", ["shuffledp_sim.system.broker", str(self.broker.port)])
         for name, extra in {
             ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = {budget.delta!r}\n",
             **dict.fromkeys(names, ""),
@@ -166,7 +166,7 @@ class LocalSystem:
         return self.folder / "corrupt" / name
 
     def _add(self, name: str, module: list[str]) -> None:
-        command = [sys.executable, "-m", "shuffledp_sim.child", *module]
+        command = [sys.executable, "-m", "shuffledp_sim.system.child", *module]
         self.processes[name] = LocalProcess(name, command, self.folder / f"{name}.log")
 
     def _write_config(self, name: str, extra: str) -> Path:

@@ -1,0 +1,1 @@
+"""Keys of a deployment: made, shown, renewed (`shuffledp keys`)."""

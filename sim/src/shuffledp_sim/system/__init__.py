@@ -1,0 +1,1 @@
+"""A whole deployment as processes on this machine."""

@@ -1,0 +1,1 @@
+"""Simulated users: their values, their devices, and the processes that seal for them."""
