@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,3 +120,38 @@ async def test_nothing_waits_for_a_spool_that_was_shut(tmp_path: Path) -> None:
         pass
     with pytest.raises(UnknownRoundError):
         await opened.find(os.urandom(32).hex())
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """The system refuses every byte of this process beyond `size` in any file, as a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error of the write, not the end of the process
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, heard)
+
+
+@pytest.mark.parametrize("refused", ["envelopes", "index"])
+async def test_a_full_disk_refuses_what_comes_and_nothing_else(tmp_path: Path, refused: str) -> None:
+    """Half an envelope still fits, or all of it but not its row: what is refused leaves no trace, the rest goes on."""
+    sent = {os.urandom(32).hex(): envelope() for _ in range(3)}
+    (early, again, late) = sent
+    with spool(tmp_path) as opened:
+        await opened.append(early, digest(sent[early]), sent[early])
+        rows = (tmp_path / "index.sqlite-wal").stat().st_size
+        assert rows > 2 * SIZE
+        with files_no_larger_than(SIZE * 3 // 2 if refused == "envelopes" else rows):
+            with pytest.raises(NodeFault, match="send it again later"):
+                await opened.append(again, digest(sent[again]), sent[again])
+            assert opened.accepted == 1
+        for who in (late, again):
+            await opened.append(who, digest(sent[who]), sent[who])
+        assert await opened.close() == 3
+    with spool(tmp_path) as reopened:
+        assert reopened.accepted == 3
+        assert [await reopened.find(who) for who in sent] == [digest(data) for data in sent.values()]
+    assert (tmp_path / "envelopes").read_bytes() == sent[early] + sent[late] + sent[again]
