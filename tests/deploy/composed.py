@@ -16,6 +16,13 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).parents[2]
 DEPLOY: Final = REPOSITORY / "deploy"
 
+FLEETS: Final = 4
+USERS_OF_A_FLEET: Final = 251
+USERS: Final = FLEETS * USERS_OF_A_FLEET
+"""A number that stands on no page by chance."""
+
+GRAFANA_IMAGE: Final = os.environ.get("GRAFANA_IMAGE", "grafana/grafana:11.6.0")
+
 START_SECONDS: Final = 420
 """A bound on what starts or stops containers; a free machine needs about 30 s."""
 
@@ -27,6 +34,11 @@ def why_no_docker() -> str | None:
     if _run(["docker", "image", "inspect", "shuffledp/sim:local"]).returncode != 0:
         return "the images are not built: make images"
     return None
+
+
+def has_grafana() -> bool:
+    """Whether an image of Grafana is at hand; it is no Debian package."""
+    return _run(["docker", "image", "inspect", GRAFANA_IMAGE]).returncode == 0
 
 
 def _run(command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
@@ -68,8 +80,8 @@ class Composed:
         return run(["sh", "deploy/compose.sh", *arguments], **self._all())
 
     def make(self, target: str) -> str:
-        """`make TARGET`; its standard output."""
-        return run(["make", target], **self._all())
+        """`make TARGET` with the images that are there; its standard output."""
+        return run(["make", "--assume-old=images", target], **self._all())
 
     def round(self, *options: str) -> dict[str, Any]:
         """`deploy/round.sh`: the report of one round as its JSON object."""
@@ -78,8 +90,15 @@ class Composed:
         return answer
 
     def containers(self, service: str) -> list[str]:
-        """The ids of a service's containers."""
-        return self.compose("ps", "-q", service).split()
+        """The ids of a service's containers, running or not; the engine is asked, which is faster than compose."""
+        labels = {"project": self.project, "service": service, "oneoff": "False"}
+        filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
+        return run(["docker", "ps", "--all", "--quiet", "--no-trunc", *filters]).split()
+
+    def container(self, service: str) -> str:
+        """The id of a service's only container."""
+        (found,) = self.containers(service)
+        return found
 
     def inspect(self, service: str) -> dict[str, Any]:
         """What the engine says of a service's first container."""
@@ -90,18 +109,22 @@ class Composed:
         """Waits until a service's first container reports healthy."""
         until(lambda: self.inspect(service)["State"]["Health"]["Status"] == "healthy", f"{service} is healthy")
 
-    def until_logged(self, container: str, pattern: str) -> str:
-        """Waits for a line of a container's log with this regular expression; the line."""
-        until(lambda: bool(re.search(pattern, self.logs(container))), f"{container} logs {pattern!r}")
-        return next(line for line in self.logs(container).splitlines() if re.search(pattern, line))
+    def until_logged(self, container: str, pattern: str, since: float = 0.0) -> str:
+        """Waits for a line of a container's log with this regular expression, written since then; the line."""
+
+        def found() -> str | None:
+            return next((line for line in self.logs(container, since).splitlines() if re.search(pattern, line)), None)
+
+        until(lambda: found() is not None, f"{container} logs {pattern!r}")
+        return str(found())
 
     def python(self, service: str, code: str) -> str:
         """Runs Python in a service's container, as its user; the standard output."""
         return run(["docker", "exec", self.containers(service)[0], "python", "-c", code])
 
-    def logs(self, container: str) -> str:
-        """Both streams of a container's log."""
-        done = _run(["docker", "logs", container])
+    def logs(self, container: str, since: float = 0.0) -> str:
+        """Both streams of a container's log, written since then (seconds since 1970 by this machine's clock)."""
+        done = _run(["docker", "logs", "--since", f"{since:.6f}", container])
         return done.stdout + done.stderr
 
     def remove(self) -> None:
@@ -110,3 +133,20 @@ class Composed:
 
     def _all(self) -> dict[str, str]:
         return {"COMPOSE_PROJECT_NAME": self.project, **self.environment}
+
+
+@dataclass(frozen=True)
+class FirstRound:
+    """What `make round` printed, where it left its documents, and the result among them."""
+
+    printed: str
+    documents: Path
+    result: dict[str, Any]
+
+    @classmethod
+    def of(cls, deployment: Composed) -> FirstRound:
+        """Runs it, with all fleets."""
+        before = set((REPOSITORY / "out").glob("*"))
+        printed = deployment.make("round")
+        (documents,) = set((REPOSITORY / "out").glob("*")) - before
+        return cls(printed, documents, json.loads(json.loads((documents / "result.json").read_text())["body"]))

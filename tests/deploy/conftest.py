@@ -1,7 +1,19 @@
-"""Tests in containers run where an engine answers and the images are built; elsewhere they are skipped and say why."""
+"""Tests in containers run where an engine answers and the images are built; elsewhere they are skipped and say why.
+
+Two composed systems serve them all, one after the other: `deployment`, as a person starts one, and `faulty`, with
+PostgreSQL and short patience.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
 
 import pytest
-from composed import why_no_docker
+from composed import FLEETS, USERS_OF_A_FLEET, Composed, FirstRound, has_grafana, why_no_docker
+from faulty import FaultySystem
+
+from shuffledp_sim.ports import Ports
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -10,3 +22,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = why_no_docker() if marked else None
     for item in marked if reason else ():
         item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
+@pytest.fixture(scope="session")
+def deployment() -> Iterator[Composed]:
+    """A deployment with Prometheus and four fleets that `make up` started; its last test is that of `make down`."""
+    with Ports(2) as ports:  # let go at once: the engine refuses a port that anybody holds
+        prometheus, grafana = ports.numbers
+    environment = {
+        "OVERLAYS": "observability",
+        "FLEETS": str(FLEETS),
+        "FLEET_USERS": str(USERS_OF_A_FLEET),
+        "VOLUMES": "1",
+        "PROMETHEUS_PORT": str(prometheus),
+        "GRAFANA_PORT": str(grafana),
+        "COMPOSE_PROFILES": "grafana" if has_grafana() else os.environ.get("COMPOSE_PROFILES", ""),
+    }
+    composed = Composed("shuffledp-test", environment)
+    composed.remove()
+    try:
+        composed.make("up")
+        yield composed
+    finally:
+        composed.remove()
+
+
+@pytest.fixture(scope="session")
+def first_round(deployment: Composed) -> FirstRound:
+    """`make round`, with all fleets."""
+    return FirstRound.of(deployment)
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultySystem]:
+    """The system that breaks on command, as it was started."""
+    system = FaultySystem("spfaults", {"OVERLAYS": "postgres"}, tmp_path_factory.mktemp("faults"))
+    system.remove()
+    try:
+        system.start()
+        yield system
+    finally:
+        system.remove()

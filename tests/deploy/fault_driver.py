@@ -31,7 +31,7 @@ from shuffledp_sim.users.fleet import DeployedSystem, Fleet
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 LARGEST = 3
-"""Values are 0 to this: three bits each."""
+"""Values are 0 to this."""
 
 OPERATOR = open_deployment(Path("/keys/operator"))
 USERS = DeployedSystem(open_deployment(Path("/keys/fleet")), "demo", BrokerConfig(host="mosquitto"))
@@ -47,11 +47,11 @@ class Driver:
         self._fleets: list[Fleet] = []
         self._truth = 0
 
-    async def open(self, *, users: int, seconds: float) -> dict[str, Any]:
-        """Opens a round of at least 20 and at most `users` reports."""
+    async def open(self, *, users: int, messages: int = LARGEST) -> dict[str, Any]:
+        """Opens a round of at least 20 and at most `users` reports, of so many bits each."""
         plan = RoundPlan(
-            population="demo", mechanism="rr-shuffle", size=LARGEST, epsilon=4.0, delta=1e-3, min_reports=20,
-            max_reports=users, route=("node-1", "node-2", "node-3"), open_seconds=seconds,
+            population="demo", mechanism="rr-shuffle", size=messages, epsilon=4.0, delta=1e-3, min_reports=20,
+            max_reports=users, route=("node-1", "node-2", "node-3"), open_seconds=300.0,
         )  # fmt: skip
         async with control_of(OPERATOR) as control:
             self._round = (await open_round(control, plan)).round_id

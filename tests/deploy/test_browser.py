@@ -1,13 +1,12 @@
 """What a person sees in a browser while a deployment runs: Debian's Chromium on the provisioned dashboards.
 
 Where an image of Grafana is at hand the dashboard of a round is opened, too; Prometheus' own pages always. Needs a
-Docker engine and `chromium`; about 145 s on two busy processors. Screenshots stay in out/browser.
+Docker engine and `chromium`. Screenshots stay in out/browser.
 """
 
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,20 +14,21 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from composed import DEPLOY, REPOSITORY, Composed, run, until
+from composed import (
+    DEPLOY,
+    GRAFANA_IMAGE,
+    REPOSITORY,
+    USERS,
+    Composed,
+    FirstRound,
+    has_grafana,
+    run,
+    until,
+)
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from shuffledp_sim.system.ports import Ports
-
 CHROMIUM = shutil.which("chromium")
-GRAFANA_IMAGE = os.environ.get("GRAFANA_IMAGE", "grafana/grafana:11.6.0")
 SCREENSHOTS = REPOSITORY / "out" / "browser"
-
-USERS = 173
-"""A number that stands on no page by chance."""
-
-SIDES = 3
-"""Messages of each user: RR-Shuffle of values up to this."""
 
 pytestmark = [
     pytest.mark.docker,
@@ -37,44 +37,30 @@ pytestmark = [
 ]
 
 
-def grafana_is_here() -> bool:
-    command = ["docker", "image", "inspect", GRAFANA_IMAGE]
-    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
-
-
 @dataclass(frozen=True)
 class Observed:
     """A deployment after one round, and where its pages are."""
 
     composed: Composed
-    report: dict[str, Any]
+    result: dict[str, Any]
     prometheus: str
     grafana: str | None
     """None where there is no image of it."""
 
+    @property
+    def messages_per_user(self) -> int:
+        """Of the round."""
+        return int(self.result["messages"]) // USERS
+
 
 @pytest.fixture(scope="module")
-def observed() -> Iterator[Observed]:
-    """All parties with the overlay, and one round of `USERS` people."""
-    with Ports(2) as ports:  # let go at once: the engine refuses a port that anybody holds
-        prometheus, grafana = ports.numbers
-    with_grafana = grafana_is_here()
-    environment = {
-        "OVERLAYS": "observability",
-        "FLEET_USERS": str(USERS),
-        "PROMETHEUS_PORT": str(prometheus),
-        "GRAFANA_PORT": str(grafana),
-        "COMPOSE_PROFILES": "grafana" if with_grafana else "",
-    }
-    composed = Composed("shuffledp-test-browser", environment)
-    composed.remove()
-    try:
-        composed.compose("up", "--detach")
-        report = composed.round("--mechanism", "rr-shuffle", "--max-value", str(SIDES), "--epsilon", "3")
-        local = "http://127.0.0.1:"
-        yield Observed(composed, report, f"{local}{prometheus}", f"{local}{grafana}" if with_grafana else None)
-    finally:
-        composed.remove()
+def observed(deployment: Composed, first_round: FirstRound) -> Observed:
+    """All parties with the overlay, after their first round, of `USERS` people."""
+    assert first_round.result["accepted"] == USERS
+    prometheus, grafana = (
+        f"http://127.0.0.1:{deployment.environment[name]}" for name in ("PROMETHEUS_PORT", "GRAFANA_PORT")
+    )
+    return Observed(deployment, first_round.result, prometheus, grafana if has_grafana() else None)
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +107,19 @@ def until_shown(page: Page, observed: Observed, expression: str, wanted: int) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "expression", "each"),
+    ("name", "expression", "of_messages"),
     [
-        ("accepted-by-the-entry-node", "shuffledp_node_submissions_accepted_total > 0", 1),
-        ("accepted-as-the-analyst-says", "shuffledp_analyst_round_accepted_reports", 1),
-        ("mixed-by-the-last-node", 'shuffledp_node_records_total{instance="node-3", phase="mixing"}', SIDES),
-        ("decoded", "shuffledp_analyst_messages_decoded_total", SIDES),
+        ("accepted-by-the-entry-node", "shuffledp_node_submissions_accepted_total > 0", False),
+        ("accepted-as-the-analyst-says", "shuffledp_analyst_round_accepted_reports", False),
+        ("mixed-by-the-last-node", 'shuffledp_node_records_total{instance="node-3", phase="mixing"}', True),
+        ("decoded", "shuffledp_analyst_messages_decoded_total", True),
     ],
 )
 def test_the_query_page_shows_the_rounds_numbers(
-    observed: Observed, page: Page, name: str, expression: str, each: int
+    observed: Observed, page: Page, name: str, expression: str, *, of_messages: bool
 ) -> None:
-    assert observed.report["accepted"] == USERS
-    until_shown(page, observed, expression, each * observed.report["accepted"])
+    assert observed.messages_per_user > 1
+    until_shown(page, observed, expression, USERS * (observed.messages_per_user if of_messages else 1))
     keep(page, name)
 
 
@@ -177,8 +163,12 @@ def test_the_provisioned_dashboard_shows_the_round(observed: Observed, page: Pag
 
 
 def test_a_stopped_node_is_seen(observed: Observed, page: Page) -> None:
-    """The last one: it leaves the deployment without node 2."""
-    run(["docker", "stop", *observed.composed.containers("node-2")])
-    until(lambda: "nodes (2/3 up)" in prometheus_page(page, observed, "targets"), "one node of three is down")
-    until(lambda: "NodeDown (1 active)" in prometheus_page(page, observed, "alerts"), "the alert waits or fires")
-    keep(page, "a-node-is-down")
+    node = observed.composed.container("node-2")
+    run(["docker", "stop", node])
+    try:
+        until(lambda: "nodes (2/3 up)" in prometheus_page(page, observed, "targets"), "one node of three is down")
+        until(lambda: "NodeDown (1 active)" in prometheus_page(page, observed, "alerts"), "the alert waits or fires")
+        keep(page, "a-node-is-down")
+    finally:
+        run(["docker", "start", node])
+        observed.composed.until_healthy("node-2")

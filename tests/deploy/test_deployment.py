@@ -1,54 +1,32 @@
-"""`make up`, `make round`, `make down` for real: 1,000 simulated users of four fleets. Needs an engine; about 90 s."""
+"""`make up`, `make round`, `make down` for real, with Prometheus and four fleets. Needs an engine; about 60 s."""
 
 import json
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from composed import REPOSITORY, Composed, run
+from composed import FLEETS, USERS, USERS_OF_A_FLEET, Composed, FirstRound, run
 from test_compose_files import LISTENING, MEETINGS, NODES
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
-FLEETS, USERS = 4, 250
 SERVICES = (*NODES, "analyst", "accountant")
+SOURCES = (*SERVICES, "fleet")
 
 
-@pytest.fixture(scope="module")
-def deployment() -> Iterator[Composed]:
-    """A deployment that `make up` started, and `make down` removes again."""
-    composed = Composed("shuffledp-test", {"FLEETS": str(FLEETS), "FLEET_USERS": str(USERS), "VOLUMES": "1"})
-    composed.remove()
-    try:
-        composed.make("up")
-        yield composed
-        composed.make("down")
-        left = run(
-            ["docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={composed.project}"]
-        )
-        assert left == ""
-    finally:
-        composed.remove()
-
-
-@pytest.mark.timeout(900)
 def test_make_round_prints_the_answer_and_its_guarantee_for_a_thousand_users_of_four_fleets(
-    deployment: Composed,
+    deployment: Composed, first_round: FirstRound
 ) -> None:
-    before = set((REPOSITORY / "out").glob("*"))
-    printed = deployment.make("round")
-    assert f"The answer: sum over {FLEETS * USERS:,} users" in printed
-    assert "The guarantee, signed by the accountant" in printed
-    (documents,) = set((REPOSITORY / "out").glob("*")) - before
-    run([sys.executable, "-m", "shuffledp_sim.cli", "verify", str(documents / "certificate.json")])
-    result = json.loads(json.loads((documents / "result.json").read_text())["body"])
-    assert result["accepted"] == FLEETS * USERS
-    pattern = f"{result['round_id']}.*round verified"
+    assert f"The answer: sum over {USERS:,} users" in first_round.printed
+    assert "The guarantee, signed by the accountant" in first_round.printed
+    run([sys.executable, "-m", "shuffledp_sim.cli", "verify", str(first_round.documents / "certificate.json")])
+    assert first_round.result["accepted"] == USERS
+    pattern = f"{first_round.result['round_id']}.*round verified"
     verified = [json.loads(deployment.until_logged(fleet, pattern)) for fleet in deployment.containers("fleet")]
-    assert [word["accepted"] for word in verified] == [USERS] * FLEETS
+    assert [word["accepted"] for word in verified] == [USERS_OF_A_FLEET] * FLEETS
 
 
-@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet"])
+@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet", "prometheus"])
 def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(deployment: Composed, service: str) -> None:
     state = deployment.inspect(service)
     assert state["Config"]["User"].split(":")[0] not in {"", "0", "root"}
@@ -56,7 +34,7 @@ def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(deploym
     assert state["HostConfig"]["Memory"] > 0
     assert state["State"].get("Health", {"Status": "healthy"})["Status"] == "healthy"
     writable = {mount["Destination"] for mount in state["Mounts"] if mount["RW"]}
-    assert writable <= {"/state", "/mosquitto/data"}
+    assert writable <= {"/state", "/mosquitto/data", "/prometheus"}
     assert not [one for one in state["Config"]["Env"] or () if "PASSWORD" in one or "KEY" in one]
 
 
@@ -85,15 +63,22 @@ def addresses(deployment: Composed) -> list[tuple[str, str, int]]:
     return found
 
 
-@pytest.mark.parametrize("source", [*SERVICES, "fleet"])
-def test_a_party_reaches_whom_it_may_and_nobody_else(
-    deployment: Composed, addresses: list[tuple[str, str, int]], source: str
-) -> None:
-    """By address, so that it is the networks that forbid it, not only the names."""
+@pytest.fixture(scope="module")
+def reached(deployment: Composed, addresses: list[tuple[str, str, int]]) -> dict[str, set[str]]:
+    """Whom each party reaches, by address, so that it is the networks that forbid it, not only the names."""
     code = CONNECT.format(addresses=[(host, port) for _, host, port in addresses])
-    answers = json.loads(deployment.python(source, code))
-    reached = {name for (name, _, _), answer in zip(addresses, answers, strict=True) if answer}
-    assert reached - {source} == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}
+
+    def whom(source: str) -> set[str]:
+        answers = json.loads(deployment.python(source, code))
+        return {name for (name, _, _), answer in zip(addresses, answers, strict=True) if answer} - {source}
+
+    with ThreadPoolExecutor(len(SOURCES)) as pool:
+        return dict(zip(SOURCES, pool.map(whom, SOURCES), strict=True))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_party_reaches_whom_it_may_and_nobody_else(reached: dict[str, set[str]], source: str) -> None:
+    assert reached[source] == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}
 
 
 @pytest.mark.parametrize("source", [*SERVICES, "fleet"])
@@ -109,11 +94,14 @@ def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(
 
 
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
-    """What the engine made of them; it keeps a default route in an internal network, and drops what goes there."""
+    """What the engine made of them; it keeps a default route in an internal network, and drops what goes there.
+
+    The one of the published dashboards has nobody in it but Prometheus.
+    """
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
     networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
-    assert len(networks) == 7
-    assert all(network["Internal"] for network in networks)
+    assert len(networks) == 8
+    assert [one["Name"] for one in networks if not one["Internal"]] == [f"{deployment.project}_dashboards"]
 
 
 def test_starting_again_keeps_every_key(deployment: Composed) -> None:
@@ -122,3 +110,11 @@ def test_starting_again_keeps_every_key(deployment: Composed) -> None:
     deployment.compose("run", "--rm", "keys")
     assert deployment.python("node-1", read) == before
     assert deployment.python("fleet", read) == before
+
+
+def test_make_down_leaves_nothing(deployment: Composed) -> None:
+    """The last one: afterwards there is no deployment."""
+    deployment.make("down")
+    label = f"label=com.docker.compose.project={deployment.project}"
+    for listed in (["container", "ls", "--all"], ["network", "ls"], ["volume", "ls"]):
+        assert run(["docker", *listed, "--quiet", "--filter", label]) == "", f"make down leaves something: {listed}"

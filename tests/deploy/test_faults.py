@@ -4,11 +4,24 @@ One composed system, with PostgreSQL, for the whole file; see `faulty` for the f
 are. Every test is followed by a whole round without help. Each names the handling without which it fails.
 """
 
+import re
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 from composed import until
-from faulty import RECOVERY_SECONDS, Driver, FaultySystem, clocks_can_be_set, lines_can_be_slowed
+from faulty import (
+    CALL_SECONDS,
+    HASTY_RELAY_SECONDS,
+    LONG_RECORD_BYTES,
+    RECOVERY_SECONDS,
+    SLOW_BITS_PER_SECOND,
+    Driver,
+    FaultySystem,
+    clocks_can_be_set,
+    lines_can_be_slowed,
+)
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
@@ -16,29 +29,19 @@ HOUR = 3600
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultySystem]:
-    """The system, as it was started."""
-    system = FaultySystem("spfaults", {"OVERLAYS": "postgres"}, tmp_path_factory.mktemp("faults"))
-    system.remove()
-    try:
-        system.start()
-        yield system
-    finally:
-        system.remove()
-
-
-@pytest.fixture(scope="module")
-def driver(running: FaultySystem) -> Iterator[Driver]:
+def driver(faulty: FaultySystem) -> Iterator[Driver]:
     """Operator and users."""
-    driver = Driver(running)
+    driver = Driver(faulty)
+    until(driver.opens, "the first round can be opened")
+    driver.ask("abort")
     yield driver
     driver.close()
 
 
 @pytest.fixture
-def system(running: FaultySystem, driver: Driver) -> Iterator[FaultySystem]:
+def system(faulty: FaultySystem, driver: Driver) -> Iterator[FaultySystem]:
     """The system; when the test is over and its fault removed, a round must work without anybody's help."""
-    yield running
+    yield faulty
     until(driver.opens, "a round can be opened again")
     driver.submit(20)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
@@ -81,28 +84,31 @@ def test_a_node_that_is_gone_ends_the_round_with_its_name(system: FaultySystem, 
 def test_a_frozen_node_ends_the_round_with_its_name(system: FaultySystem, driver: Driver) -> None:
     """Handling: the relay's bound on connecting, for a machine that takes connections and says nothing."""
     driver.open()
-    with system.paused("node-2"):
+    with system.paused("node-3"):
         driver.submit(20)
         failed = driver.ask("finish")
     assert failed["error"] == "UnreachableError"
-    assert "node-1: node-2 did not take the batch" in failed["reason"]
+    assert f"node-2: node-3 did not take the batch within {HASTY_RELAY_SECONDS} s" in failed["reason"]
 
 
 def test_a_node_cut_off_from_its_successor_alone_goes_on_when_the_line_is_back(
     system: FaultySystem, driver: Driver
 ) -> None:
     """Handling: the relay's retries. The line is mended after an attempt was given up."""
-    round_id = driver.open()
-    with system.cut_off("node-2", "hop-2-3"):
+    round_id, began = driver.open(), time.time()
+    with system.cut_off("node-1", "hop-1-2"):
         driver.submit(20)
-        system.until_logged(system.container("node-2"), f"node-3.*next hop away|{round_id}.*round failed")
+        system.until_logged(system.container("node-1"), f"next hop away|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
 
 
 def test_a_node_cut_off_from_the_analyst_alone_ends_the_round_with_its_name(
     system: FaultySystem, driver: Driver
 ) -> None:
-    """Handling: the bound on the headers in `RunningRound`. The batch arrives, the node's word on it does not."""
+    """Handling: the bounds on the headers in `RunningRound` and in `Peers.watch`, whichever is reached first.
+
+    The batch arrives, the node's word on it does not. tests/analyst/test_rounds.py has either bound alone.
+    """
     driver.open()
     with system.cut_off("node-2", "control-2"):
         driver.submit(20)
@@ -113,11 +119,19 @@ def test_a_node_cut_off_from_the_analyst_alone_ends_the_round_with_its_name(
 
 @pytest.mark.skipif(not lines_can_be_slowed(), reason="traffic is shaped by root, with tc and nsenter")
 def test_a_slow_line_changes_nothing_but_the_time(system: FaultySystem, driver: Driver) -> None:
-    """Handling: no deadline here depends on how fast a line is; each is above what 100 kbit/s need."""
-    driver.open()
-    with system.slow("node-2", "100kbit"):
+    """Handling: no deadline depends on how fast a line is: not the relay's patience, nor that of a call.
+
+    What node-2 sends takes twice its relay's patience, by its length alone.
+    """
+    messages = 96
+    driver.open(messages=messages)
+    with system.slow("node-2"):
+        began = time.monotonic()
         driver.submit(20)
         assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+        took = time.monotonic() - began
+    shortest = 20 * messages * LONG_RECORD_BYTES * 8 / SLOW_BITS_PER_SECOND
+    assert took > shortest * 0.9 > max(HASTY_RELAY_SECONDS, CALL_SECONDS)
 
 
 def test_a_round_needs_no_broker_and_its_result_is_announced_when_it_is_back(
@@ -128,6 +142,7 @@ def test_a_round_needs_no_broker_and_its_result_is_announced_when_it_is_back(
         round_id = driver.open()
         driver.submit(20)
         assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+        system.until_logged(system.container("analyst"), "broker away", time.time())  # tried once more, in vain
     assert round_id in system.retained(round_id, "result")
 
 
@@ -143,33 +158,89 @@ def test_an_analyst_that_dies_ends_its_round_when_it_is_back(system: FaultySyste
     until(lambda: system.charges(round_id) == ["released"], "the charge is released")
 
 
+def test_an_analyst_that_is_frozen_while_users_submit_goes_on_with_all_of_them(
+    system: FaultySystem, driver: Driver
+) -> None:
+    """Handling: nobody needs the analyst to submit; `Peers.watch` hears the last count."""
+    driver.open()
+    with system.paused("analyst"):
+        driver.submit(20)
+    assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+
+
+def test_an_analyst_that_is_frozen_when_the_batch_is_due_gets_it_when_it_goes_on(
+    system: FaultySystem, driver: Driver
+) -> None:
+    """Handling: the last node's relay, which waits for a connection and asks again. The batch waits at node-1 first."""
+    round_id, began = driver.open(), time.time()
+    with ExitStack() as until_node_3_has_it:
+        with system.cut_off("node-1", "hop-1-2"):
+            driver.submit(20)
+            driver.ask("reach", stage="relaying", node="node-1")
+            until_node_3_has_it.enter_context(system.paused("analyst"))
+        system.until_logged(system.container("node-2"), f"{round_id}.*round (relayed|failed)", began)
+    assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+
+
 def test_an_accountant_that_dies_settles_when_it_is_back(system: FaultySystem, driver: Driver) -> None:
-    """Handling: `Peers.persistently`."""
-    round_id = driver.open()
+    """Handling: `Peers.persistently`. The accountant is back after it was asked in vain."""
+    round_id, began = driver.open(), time.time()
     with system.down("accountant"):
         driver.submit(20)
-        driver.ask("reach", stage="certifying", node="")
+        again = "accountant does not answer.*asking again"
+        system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
     assert system.charges(round_id) == ["settled"]
 
 
+def database_fault(system: FaultySystem, fault: str) -> AbstractContextManager[None]:
+    """The ledger's database stopped, or on the other side of a cut line, or frozen."""
+    return {
+        "stopped": lambda: system.down("ledger"),
+        "cut off": lambda: system.cut_off("ledger", "ledger"),
+        "frozen": lambda: system.paused("ledger"),
+    }[fault]()
+
+
+AWAY = "accountant: the ledger's database does not answer"
+SILENT = "accountant does not answer (DEADLINE_EXCEEDED"
+
+
+@pytest.mark.parametrize("fault", ["stopped", "cut off"])
 def test_without_its_database_a_round_is_refused_by_name_and_nothing_is_charged(
+    system: FaultySystem, driver: Driver, fault: str
+) -> None:
+    """Handling: `LedgerAwayError`; behind a cut line libpq's `tcp_user_timeout`."""
+    before = system.reserved()
+    with database_fault(system, fault):
+        error, reason = driver.refused()
+    assert error == "LedgerAwayError"
+    assert reason.startswith(AWAY)
+    assert system.reserved() <= before
+
+
+def test_a_frozen_database_refuses_a_round_in_time_and_what_it_charges_later_comes_back(
     system: FaultySystem, driver: Driver
 ) -> None:
-    """Handling: `LedgerAwayError`."""
-    with system.down("ledger"):
-        refused = driver.ask("open", users=20, seconds=300)
-    assert refused["error"] == "LedgerAwayError"
-    assert refused["reason"].startswith("accountant: the ledger's database does not answer")
+    """Handling: the analyst's bound on `Certify`; `Discarding` releases what was charged when nobody listened."""
+    before = system.reserved()
+    with database_fault(system, "frozen"):
+        error, reason = driver.refused()
+    assert error == "UnreachableError"
+    assert reason.startswith(SILENT)
+    until(lambda: system.reserved() <= before, "the charge is released")
 
 
-def test_a_database_that_is_away_while_the_round_settles_counts_it_once(system: FaultySystem, driver: Driver) -> None:
-    """Handling: `LedgerAwayError` is an `UnreachableError`, after which the analyst asks again."""
-    round_id = driver.open()
-    with system.down("ledger"):
+@pytest.mark.parametrize(("fault", "said"), [("stopped", AWAY), ("cut off", AWAY), ("frozen", SILENT)])
+def test_a_database_that_is_away_while_the_round_settles_counts_it_once(
+    system: FaultySystem, driver: Driver, fault: str, said: str
+) -> None:
+    """Handling: `LedgerAwayError` is an `UnreachableError`, as is a deadline; the analyst asks again after both."""
+    round_id, began = driver.open(), time.time()
+    with database_fault(system, fault):
         driver.submit(20)
-        again = "ledger's database does not answer.*asking again"
-        system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed")
+        again = f"{re.escape(said)}.*asking again"
+        system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
     assert system.charges(round_id) == ["settled"]
 
@@ -177,7 +248,7 @@ def test_a_database_that_is_away_while_the_round_settles_counts_it_once(system: 
 def test_a_database_that_is_away_when_a_round_is_given_up_gives_the_budget_back_later(
     system: FaultySystem, driver: Driver
 ) -> None:
-    """Handling: `Discarding` postpones a release that nobody answered in time, or with `LedgerAwayError`."""
+    """Handling: `Discarding` postpones a release that the ledger could not store, or that nobody answered in time."""
     round_id = driver.open()
     driver.submit(5)
     with system.down("ledger"):
@@ -200,7 +271,7 @@ def test_a_full_disk_refuses_submissions_and_loses_none(system: FaultySystem, dr
     """Handling: the spool rolls back, says so and goes on; what it acknowledged stays, and what it did not is gone."""
     driver.open(users=40)
     driver.submit(20)
-    with system.full_disk():
+    with system.full_disk("node-1"):
         refused = driver.ask("submit", users=10, refused=True)
     assert refused == {"receipts": 0, "refused": {"NodeFault": 10}}
     driver.submit(20)
@@ -213,7 +284,7 @@ def test_a_disk_that_is_full_at_the_close_ends_the_round_with_the_nodes_name(
     """Handling: `_disk_faults`, and the name that `Peers` gives to every error."""
     driver.open(users=40)
     driver.submit(20)
-    with system.full_disk():
+    with system.full_disk("node-1"):
         driver.ask("end")
         failed = driver.ask("finish")
     assert failed["error"] == "NodeFault"
@@ -224,41 +295,99 @@ def test_a_round_that_is_given_up_frees_a_full_disk_by_itself(system: FaultySyst
     """Handling: `RoundFolder.make_room`; there is no room for the discard but what the round itself holds."""
     round_id = driver.open(users=40)
     driver.submit(20)
-    with system.full_disk():
+    with system.full_disk("node-1"):
         driver.ask("abort")
         driver.ask("finish")
         until(lambda: system.charges(round_id) == ["released"], "the charge is released")
-        assert system.free_bytes() > 0
+        assert system.free_bytes("node-1") > 0
+
+
+@pytest.mark.parametrize("node", ["node-2", "node-3"])
+def test_a_full_disk_at_a_later_node_opens_no_round(system: FaultySystem, driver: Driver, node: str) -> None:
+    """Handling: `_disk_faults`, and that a round folder is made whole or not at all."""
+    before = system.reserved()
+    with system.full_disk(node):
+        error, reason = driver.refused()
+    assert error == "NodeFault"
+    assert reason.startswith(f"{node}: the disk of this node failed (No space left on device)")
+    until(lambda: system.reserved() <= before, "the charge is released")
+
+
+def test_a_later_node_whose_disk_is_full_takes_the_batch_once_there_is_room(
+    system: FaultySystem, driver: Driver
+) -> None:
+    """Handling: the upload is erased, the refusal typed; the predecessor's relay comes again after it."""
+    round_id, began = driver.open(), time.time()
+    with system.full_disk("node-2"):
+        driver.submit(20)
+        again = "No space left on device.*next hop away"
+        system.until_logged(system.container("node-1"), f"{again}|{round_id}.*round failed", began)
+    assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+
+
+def test_a_later_node_whose_disk_stays_full_ends_the_round_with_its_name_and_frees_the_disk(
+    system: FaultySystem, driver: Driver
+) -> None:
+    """Handling: the relay's patience, the cause in what it says, and `RoundFolder.make_room`."""
+    round_id = driver.open()
+    with system.full_disk("node-3"):
+        driver.submit(20)
+        failed = driver.ask("finish")
+        assert failed["error"] == "UnreachableError"
+        assert f"node-2: node-3 did not take the batch within {HASTY_RELAY_SECONDS} s" in failed["reason"]
+        assert "the disk of this node failed (No space left on device)" in failed["reason"]
+        until(lambda: system.free_bytes("node-3") > 0, "the failed round makes room")
+    assert system.charges(round_id) == ["reserved"]  # node-1 had forwarded: it stays charged
 
 
 CLOCKS = pytest.mark.skipif(not clocks_can_be_set(), reason="libfaketime is not installed")
+AHEAD_OR_BEHIND = pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
 
 
 @CLOCKS
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
-def test_a_node_whose_clock_is_wrong_refuses_the_round_and_says_why(
+@AHEAD_OR_BEHIND
+@pytest.mark.parametrize("service", ["node-1", "analyst"])
+def test_a_node_or_analyst_whose_clock_is_wrong_opens_no_round_and_says_why(
+    system: FaultySystem, driver: Driver, service: str, seconds: int
+) -> None:
+    """Handling: `check_times` at every node; without it every submission is refused until the round has failed."""
+    with system.clock_off(service, seconds):
+        error, reason = driver.refused()
+    assert error == "ExpiredDocumentError"
+    assert reason.startswith("node-1: the round" if service == "node-1" else "node-")
+    assert "clocks" in reason
+
+
+@CLOCKS
+@AHEAD_OR_BEHIND
+def test_an_entry_node_whose_clock_jumps_in_an_open_round_refuses_until_it_is_set_and_loses_nobody(
     system: FaultySystem, driver: Driver, seconds: int
 ) -> None:
-    """Handling: `check_times`; without it the round opens and every submission is refused until it has failed."""
+    """Handling: `Terms.require_open` refuses by the hour and changes nothing: 20 before the jump, 20 after it."""
+    driver.open(users=40)
+    driver.submit(20)
     with system.clock_off("node-1", seconds):
-        refused = driver.ask("open", users=20, seconds=300)
-    assert refused["error"] == "ExpiredDocumentError"
-    assert refused["reason"].startswith("node-1: the round")
-    assert "clocks" in refused["reason"]
+        refused = driver.ask("submit", users=10, refused=True)
+    assert refused == {"receipts": 0, "refused": {"SubmissionClosedError": 10}}
+    driver.submit(20)
+    assert driver.ask("finish") == {"accepted": 40, "verified": 40}
 
 
 @CLOCKS
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
-def test_an_analyst_whose_clock_is_wrong_opens_no_round(system: FaultySystem, driver: Driver, seconds: int) -> None:
-    """Handling: `check_times` at every node."""
+@AHEAD_OR_BEHIND
+def test_an_analyst_whose_clock_jumps_in_an_open_round_closes_it_when_it_is_full(
+    system: FaultySystem, driver: Driver, seconds: int
+) -> None:
+    """Handling: `RunningRound` looks at the hour once, when it opens; from then on it counts seconds."""
+    driver.open()
+    driver.submit(10)
     with system.clock_off("analyst", seconds):
-        refused = driver.ask("open", users=20, seconds=300)
-    assert refused["error"] == "ExpiredDocumentError"
-    assert "clocks" in refused["reason"]
+        driver.submit(10)
+        assert driver.ask("finish") == {"accepted": 20, "verified": 20}
 
 
 @CLOCKS
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead", "behind"])
+@AHEAD_OR_BEHIND
 def test_an_accountants_clock_may_be_an_hour_off(system: FaultySystem, driver: Driver, seconds: int) -> None:
     """Handling: a certificate's life is far longer than that, and begins with nothing."""
     with system.clock_off("accountant", seconds):
