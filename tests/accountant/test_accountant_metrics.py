@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,28 @@ async def test_a_change_is_shown_and_a_ledger_that_is_away_leaves_the_old_figure
     for figure in wanted[1:]:
         metrics.changed()
         await shown(metrics, figure)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_ledger_that_says_nothing_counts_as_away_until_it_answers(metrics: AccountantMetrics) -> None:
+    ledger, frozen = ScriptedLedger(1.0, 2.5), threading.Event()
+
+    def statement(population: str) -> Statement:
+        answer = ledger.statement(population)
+        if answer.spent.epsilon == 2.5:
+            assert frozen.wait(30)
+        return answer
+
+    task = asyncio.ensure_future(metrics.follow(["demo"], statement, silent_seconds=0.2))
+    try:
+        await shown(metrics, (1.0, 3.0, 1))
+        metrics.changed()
+        await shown(metrics, (1.0, 3.0, 0))
+    finally:
+        frozen.set()
+    await shown(metrics, (2.5, 1.5, 1))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

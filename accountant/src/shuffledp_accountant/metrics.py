@@ -19,6 +19,9 @@ from shuffledp_core.transport.metrics import ServiceMetrics
 LOOK_SECONDS = 60.0
 """How often the ledger is read without a change here: another accountant may write to the same database."""
 
+SILENT_SECONDS = 60.0
+"""After so long without an answer the ledger counts as away: a database that is frozen says nothing at all."""
+
 
 class AccountantMetrics(ServiceMetrics):
     """The page of the accountant. ε in nats at the budget's δ; +Inf where no finite bound holds."""
@@ -42,25 +45,42 @@ class AccountantMetrics(ServiceMetrics):
         """The ledger has changed: the figures are made anew soon."""
         self._changed.set()
 
-    async def follow(self, populations: Iterable[str], statement: Callable[[str], Statement]) -> None:
+    async def follow(
+        self,
+        populations: Iterable[str],
+        statement: Callable[[str], Statement],
+        silent_seconds: float = SILENT_SECONDS,
+    ) -> None:
         """For ever: shows the statement of every population, now, at every change and every `LOOK_SECONDS`.
 
-        A ledger that cannot be read leaves the old figures, is logged, and tried again.
+        A ledger that cannot be read, or says nothing for `silent_seconds`, leaves the old figures and is logged. The
+        one is tried again, the other is waited for: each try would hold another thread.
         """
         names = tuple(populations)
         while True:
             self._changed.clear()
+            look = asyncio.ensure_future(self._look(names, statement))
             try:
-                for name in names:
-                    self._show(name, await asyncio.to_thread(statement, name))
-                self._read.set(1)
-            except ShuffleDPError as error:
-                self._read.set(0)
-                structlog.get_logger().warning("ledger not read", error=type(error).__name__, reason=str(error))
+                await asyncio.wait({look}, timeout=silent_seconds)
+                if not look.done():
+                    self._read.set(0)
+                    structlog.get_logger().warning("ledger not read", reason=f"silent for {silent_seconds:g} s")
+                await look
+            finally:
+                look.cancel()
             try:
                 await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
             except TimeoutError:
                 continue
+
+    async def _look(self, names: Iterable[str], statement: Callable[[str], Statement]) -> None:
+        try:
+            for name in names:
+                self._show(name, await asyncio.to_thread(statement, name))
+            self._read.set(1)
+        except ShuffleDPError as error:
+            self._read.set(0)
+            structlog.get_logger().warning("ledger not read", error=type(error).__name__, reason=str(error))
 
     def _show(self, population: str, statement: Statement) -> None:
         self._limit.labels(population).set(statement.budget.epsilon)
