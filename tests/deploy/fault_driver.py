@@ -47,11 +47,11 @@ class Driver:
         self._fleets: list[Fleet] = []
         self._truth = 0
 
-    async def open(self, *, users: int, messages: int = LARGEST) -> dict[str, Any]:
+    async def open(self, *, users: int, messages: int = LARGEST, seconds: float = 300.0) -> dict[str, Any]:
         """Opens a round of at least 20 and at most `users` reports, of so many bits each."""
         plan = RoundPlan(
             population="demo", mechanism="rr-shuffle", size=messages, epsilon=4.0, delta=1e-3, min_reports=20,
-            max_reports=users, route=("node-1", "node-2", "node-3"), open_seconds=300.0,
+            max_reports=users, route=("node-1", "node-2", "node-3"), open_seconds=seconds,
         )  # fmt: skip
         async with control_of(OPERATOR) as control:
             self._round = (await open_round(control, plan)).round_id

@@ -264,9 +264,9 @@ class Driver:
         self.tell(do, **options)
         return self.hear(OPEN_SECONDS if do == "open" else END_SECONDS)
 
-    def open(self, users: int = 20, messages: int = 3) -> str:
-        """Opens a round that must open, for at most `users`, each with so many messages; its id."""
-        answer = self.ask("open", users=users, messages=messages)
+    def open(self, users: int = 20, messages: int = 3, seconds: float = 300.0) -> str:
+        """Opens a round that must open, for at most `users` and `seconds`, each with so many messages; its id."""
+        answer = self.ask("open", users=users, messages=messages, seconds=seconds)
         assert "round" in answer, answer
         return str(answer["round"])
 

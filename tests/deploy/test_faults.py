@@ -374,15 +374,25 @@ def test_an_entry_node_whose_clock_jumps_in_an_open_round_refuses_until_it_is_se
 
 
 @CLOCKS
-@AHEAD_OR_BEHIND
-def test_an_analyst_whose_clock_jumps_in_an_open_round_closes_it_when_it_is_full(
-    system: FaultySystem, driver: Driver, seconds: int
+def test_an_analyst_whose_clock_jumps_ahead_in_an_open_round_does_not_close_it(
+    system: FaultySystem, driver: Driver
 ) -> None:
     """Handling: `RunningRound` looks at the hour once, when it opens; from then on it counts seconds."""
     driver.open()
     driver.submit(10)
-    with system.clock_off("analyst", seconds):
+    with system.clock_off("analyst", HOUR):
         driver.submit(10)
+        assert driver.ask("finish") == {"accepted": 20, "verified": 20}
+
+
+@CLOCKS
+def test_an_analyst_whose_clock_falls_back_in_an_open_round_closes_it_in_time(
+    system: FaultySystem, driver: Driver
+) -> None:
+    """Handling: as above. The round does not fill, so that it is the closing time that ends it."""
+    driver.open(users=40, seconds=15)
+    with system.clock_off("analyst", -HOUR):
+        driver.submit(20)
         assert driver.ask("finish") == {"accepted": 20, "verified": 20}
 
 
