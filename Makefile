@@ -20,7 +20,7 @@ demo: .venv/synced
 test: .venv/synced
 	$(RUN) pytest -q -n auto --dist loadfile -m "not docker"
 
-# One after another: each brings up a deployment of its own.
+# One after another, on two deployments that the tests bring up.
 test-docker: images
 	$(RUN) pytest -q -m docker
 

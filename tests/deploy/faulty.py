@@ -19,7 +19,7 @@ from composed import DEPLOY, REPOSITORY, Composed, run, until
 HERE: Final = Path(__file__).parent
 FAKETIME: Final = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketime.so.1"
 
-RECOVERY_SECONDS: Final = 21
+RECOVERY_SECONDS: Final = 24
 RELAY_SECONDS: Final = 30
 HASTY_RELAY_SECONDS: Final = 5
 MIX_SECONDS: Final = 25
