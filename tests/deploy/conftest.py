@@ -33,6 +33,7 @@ def deployment() -> Iterator[Composed]:
         "OVERLAYS": "observability",
         "FLEETS": str(FLEETS),
         "FLEET_USERS": str(USERS_OF_A_FLEET),
+        "MAX_VALUE": "5",  # a third of the messages of the default
         "VOLUMES": "1",
         "PROMETHEUS_PORT": str(prometheus),
         "GRAFANA_PORT": str(grafana),
