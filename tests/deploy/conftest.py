@@ -13,7 +13,7 @@ import pytest
 from composed import FLEETS, USERS_OF_A_FLEET, Composed, FirstRound, has_grafana, why_no_docker
 from faulty import FaultySystem
 
-from shuffledp_sim.ports import Ports
+from shuffledp_sim.system.ports import Ports
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

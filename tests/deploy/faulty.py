@@ -124,12 +124,14 @@ class FaultySystem(Composed):
     @contextmanager
     def cut_off(self, service: str, network: str) -> Iterator[None]:
         """Out of one network, in all its others."""
-        line = [f"{self.project}_{network}", self.container(service)]
+        container = self.container(service)
+        line = [f"{self.project}_{network}", container]
+        names = json.loads(run(["docker", "inspect", container]))[0]["NetworkSettings"]["Networks"][line[0]]["Aliases"]
         run(["docker", "network", "disconnect", *line])
         try:
             yield
         finally:
-            run(["docker", "network", "connect", "--alias", service, *line])
+            run(["docker", "network", "connect", *(f"--alias={name}" for name in names), *line])
 
     @contextmanager
     def slow(self, service: str) -> Iterator[None]:

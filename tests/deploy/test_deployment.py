@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -52,45 +53,41 @@ with ThreadPoolExecutor(32) as pool:
 """
 
 
-@pytest.fixture(scope="module")
-def addresses(deployment: Composed) -> list[tuple[str, str, int]]:
-    """Every listening service at every address it has: who, host, port."""
-    found = []
-    for name in LISTENING:
-        port = 1883 if name == "mosquitto" else 7000
-        networks = deployment.inspect(name)["NetworkSettings"]["Networks"].values()
-        found += [(name, network["IPAddress"], port) for network in networks]
-    return found
+def reached(deployment: Composed, services: Sequence[str], port: int) -> dict[str, set[str]]:
+    """Whom of these each party reaches at a port, by address: so it is the networks that forbid it, not only the names.
 
-
-@pytest.fixture(scope="module")
-def reached(deployment: Composed, addresses: list[tuple[str, str, int]]) -> dict[str, set[str]]:
-    """Whom each party reaches, by address, so that it is the networks that forbid it, not only the names."""
-    code = CONNECT.format(addresses=[(host, port) for _, host, port in addresses])
+    Every address of a service counts, its own among them.
+    """
+    targets = [
+        (name, network["IPAddress"])
+        for name in services
+        for network in deployment.inspect(name)["NetworkSettings"]["Networks"].values()
+    ]
+    code = CONNECT.format(addresses=[(host, port) for _, host in targets])
 
     def whom(source: str) -> set[str]:
         answers = json.loads(deployment.python(source, code))
-        return {name for (name, _, _), answer in zip(addresses, answers, strict=True) if answer} - {source}
+        return {name for (name, _), answer in zip(targets, answers, strict=True) if answer}
 
     with ThreadPoolExecutor(len(SOURCES)) as pool:
         return dict(zip(SOURCES, pool.map(whom, SOURCES), strict=True))
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_party_reaches_whom_it_may_and_nobody_else(reached: dict[str, set[str]], source: str) -> None:
-    assert reached[source] == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}
+def test_a_party_reaches_whom_it_may_and_nobody_else(deployment: Composed) -> None:
+    services, broker = reached(deployment, SERVICES, 7000), reached(deployment, ["mosquitto"], 1883)
+    for source in SOURCES:
+        met = (services[source] | broker[source]) - {source}
+        assert met == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}, source
 
 
-@pytest.mark.parametrize("source", [*SERVICES, "fleet"])
-def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(
-    deployment: Composed, addresses: list[tuple[str, str, int]], source: str
-) -> None:
-    pages = [(name, host) for name, host, _ in addresses if name in SERVICES]
-    code = CONNECT.format(addresses=[(host, 9100) for _, host in pages])
-    answers = json.loads(deployment.python(source, code))
-    reached = {name for (name, _), answer in zip(pages, answers, strict=True) if answer}
-    assert reached - {source} == {"analyst": {*NODES, "accountant"}, "accountant": {"analyst"}}.get(source, set())
-    assert source == "fleet" or source in reached
+def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(deployment: Composed) -> None:
+    pages = reached(deployment, SERVICES, 9100)
+    assert pages == {
+        "fleet": set(),
+        **{node: {node} for node in NODES},
+        "analyst": {*NODES, "analyst", "accountant"},
+        "accountant": {"analyst", "accountant"},
+    }
 
 
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
