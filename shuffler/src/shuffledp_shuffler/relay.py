@@ -24,13 +24,17 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 10.0
 
+SLOWEST_LINE: Final = 8 * 2**10
+"""Bytes a second. What moves at least so fast is never taken for a hop that stands still."""
+
 
 @dataclass(frozen=True)
 class Relay:
     """The client side of `AddBatch`.
 
-    `patience` bounds, in seconds, how long the next hop may be away, and how long it may take for one chunk or for its
-    answer: a hop that holds the connection and does nothing is as good as away. A batch of any size has time enough.
+    `patience` bounds, in seconds, how long the next hop may be away. So long it may also take for one chunk and for its
+    answer, beyond the time that the bytes need on the slowest line: a hop that holds the connection and does nothing is
+    as good as away, while a batch of any size has time enough.
     """
 
     keys: Path
@@ -103,7 +107,7 @@ class Relay:
         call = stub.AddBatch()
 
         async def write(request: batch_pb2.AddBatchRequest) -> None:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self._bound(request.ByteSize())):
                 await call.write(request)
 
         with path.open("rb") as file:
@@ -117,5 +121,8 @@ class Relay:
                 await call.done_writing()
             except asyncio.InvalidStateError:
                 pass  # the target has answered already: it has this batch, or refuses it; the answer says which
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(self._bound(min(total, CHUNK_BYTES))):  # the last chunk may still be on its way
             await call
+
+    def _bound(self, length: int) -> float:
+        return self.patience + length / SLOWEST_LINE
