@@ -16,6 +16,7 @@ import grpc
 from shuffledp_core.config import load_config
 from shuffledp_core.keys import load_roster
 from shuffledp_core.transport.tls import server_credentials, server_options
+from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.service import NAMES
@@ -38,7 +39,7 @@ async def serve(config: NodeConfig, receipt_bytes: int) -> None:
     )
     server = grpc.aio.server(options=server_options())
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAMES[0], {"Submit": handler}),))
-    port = server.add_secure_port("127.0.0.1:0", server_credentials(config.keys, authority))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(TLSFiles.load(config.keys, authority)))
     await server.start()
     print(port, flush=True)
     await server.wait_for_termination()
