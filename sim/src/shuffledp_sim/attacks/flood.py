@@ -130,7 +130,7 @@ def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tu
     everybody, alone = (epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1))
     flooded = f"{spec.kind}: {users - 1} of {users} users collude"
     refusal = _refusal(spec, users, bound.delta, limit)
-    policy = Claim("the victim's policy, epsilon_corrupted", limit)
+    policy = Claim("the victim's own policy on ε_L", limit)
     nothing = EpsilonBound(0.0, 0.0, bound.delta, bound.confidence, 0, (0, 0))  # no message, so nothing to run
     return (
         epsilon_finding(flooded, bound, Claim(f"certificate that counts {users} honest", everybody), defended=False),
