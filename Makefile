@@ -5,13 +5,14 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo test test-docker check bench images up round down format clean help proto
+.PHONY: demo test test-docker check bench soak images up round down format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
 	@echo "make test    all tests but those of containers, which make test-docker runs"
 	@echo "make check   style, types, import contracts, generated code"
 	@echo "make bench   speed as ratios of one run"
+	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make images  container images; make up, make round, make down: a deployment of them (docs/operations.md)"
 
 demo: .venv/synced
@@ -41,10 +42,14 @@ check: .venv/synced
 bench: .venv/synced
 	$(RUN) python -m bench
 
-# The deployment in containers. OVERLAYS="postgres observability corrupt" or some of them; FLEET_USERS, FLEETS: how many.
+soak: .venv/synced
+	$(RUN) python -m bench.soak --minutes $(MINUTES)
+
+# The deployment in containers. OVERLAYS="postgres observability devices corrupt" or some of them; FLEET_USERS, FLEETS: how many.
 COMPOSE := sh deploy/compose.sh
 export UV
 FLEETS ?= 1
+MINUTES ?= 10
 FLEET_USERS ?= 1000
 export FLEET_USERS
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
 from shuffledp_accountant.numerics.bounds import Setting, certified_curve, epsilon_bounds
 from shuffledp_accountant.numerics.calibration.advice import advise
-from shuffledp_accountant.numerics.calibration.calibrate import Target
+from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
 from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
 from shuffledp_accountant.numerics.local.clones import LocalRandomiser
 from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "accountant"))
@@ -93,6 +94,25 @@ def against_the_plain_formula() -> None:
         print(f"  {name}, h = 1e4: one plain δ takes {ratio:.1f} times as long as a whole ε from both sides")
 
 
+def against_small_rounds() -> None:
+    """Prints what a billion honest users cost beside 10,000, and a calibration and advice beside one certificate."""
+    for name, work in (
+        ("10-RR", lambda h: epsilon_bounds(_krr(10), Setting(h, h), DELTA)),
+        ("clones", lambda h: epsilon_bounds(LocalRandomiser(1.0), Setting(h, h), DELTA)),
+    ):
+        ratio = _seconds(partial(work, 10**9)) / _seconds(partial(work, 10**4))
+        print(f"  {name}: a certificate for 1e9 honest users takes {ratio:.1f} times one for 1e4")
+    target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
+    shares, whole = {}, 0.0
+    for kind in MECHANISMS:
+        spec = calibrate(kind, target)
+        single = _seconds(partial(epsilon_bounds, spec, target.setting, DELTA))
+        searched = _seconds(partial(calibrate, kind, target))
+        shares[kind], whole = searched / single, whole + searched
+    print("  calibrate / one certificate: " + ", ".join(f"{kind} {share:.1f}" for kind, share in shares.items()))
+    print(f"  advise / all calibrations: {_seconds(lambda: advise(target)) / whole:.2f}")
+
+
 def composition() -> None:
     """Prints 1,000 composed rounds with and after their curve, and dp-accounting's own Gaussian beside it."""
     from dp_accounting.pld import privacy_loss_distribution
@@ -121,6 +141,9 @@ def composition() -> None:
     print(
         f"  10-RR, h = 1e4, 1,000 rounds: {whole:.3f} s with the curve, {after:.4f} s after it (wanted at most 0.05 s)"
     )
+    small = _seconds(lambda: compose_curves([Repeated(curve, 1000)], 1e-12).epsilon(1e-12), 5)
+    longer = _seconds(lambda: compose_curves([Repeated(curve, 10**5)], DELTA).epsilon(DELTA), 5)
+    print(f"  the same at δ = 1e-12 / at 1e-6: {small / after:.2f}; 100,000 rounds / 1,000: {longer / after:.1f}")
     print(f"  dp-accounting's Gaussian, 1,000 rounds: {peer:.4f} s, {peer / after:.1f} times ours after the curve")
 
 
@@ -141,5 +164,6 @@ def run() -> None:
     """All of the above."""
     certificates()
     against_the_plain_formula()
+    against_small_rounds()
     composition()
     commands()

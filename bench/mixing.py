@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.crypto import ROUND, all_cores, bare_x25519, rate
-from shuffledp_analyst.decoding import decode
+from shuffledp_core.decoding import decode
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomness import system_random
-from shuffledp_shuffler.duplicates import refuse_repeated
+from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool
@@ -61,12 +61,12 @@ async def peel_ratio() -> float:
 def growth() -> None:
     """Prints what a node and the analyst do besides public-key work, for 1e4, 1e5 and 1e6 messages."""
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
-    print("  microseconds a message   refuse repeats   permute    decode")
+    print("  microseconds a message     find repeats   permute    decode")
     for count in (10**4, 10**5, 10**6):
         width = geometry.record_bytes(2)
         records = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
         times = [time.perf_counter()]
-        refuse_repeated(records, system_random)
+        repeated(records, system_random)
         times.append(time.perf_counter())
         for _ in permuted_pieces(records, uniform_permutation(count, system_random), 2**20):
             pass

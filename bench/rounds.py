@@ -20,6 +20,7 @@ from shuffledp_sim.progress import Stages
 from shuffledp_sim.rounds.demo import DemoOptions, run_demo
 from shuffledp_sim.rounds.running import StageClock, run_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.columns import load_column
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 CORES = os.cpu_count() or 1
@@ -30,7 +31,10 @@ async def demo_ratio() -> float:
 
     The bare work is done right after the round, on the same clock: what else the machine does slows both.
     """
-    report, _ = await run_demo(DemoOptions(), Stages(Console(stderr=True)))
+    options = DemoOptions()
+    column = load_column(None, None, users=options.users, max_value=options.max_value)
+    with tempfile.TemporaryDirectory() as folder:
+        report = (await run_demo(options, column, Stages(Console(stderr=True)), Path(folder))).report
     geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
     with all_cores() as bare:
         pure = report.users / rate(bare, partial(bare_users, geometry), max(1, report.users // (4 * CORES)))

@@ -40,7 +40,7 @@ class ScriptedLedger:
         spent = self._script.pop(0)
         if spent is None:
             raise LedgerError("the database is away")
-        return Statement(Budget(4.0, 1e-6), Spent(spent, ()), max(0.0, 4.0 - spent), ())
+        return Statement(Budget(4.0, 1e-6), Spent(spent, ()), max(0.0, 4.0 - spent), spent, {})
 
 
 def figures(metrics: AccountantMetrics) -> tuple[float | None, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import time
+from fractions import Fraction
 
 import pytest
+from counted_work import count_calls
 
 from shuffledp_accountant.numerics.bounds import corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_accountant.numerics.calibration import advice
+from shuffledp_accountant.numerics.calibration import calibrate as calibration
 from shuffledp_accountant.numerics.calibration.advice import Advice, advise, describe
 from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
+from shuffledp_accountant.numerics.calibration.target import certified_epsilon_of, excess
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 
 TARGET = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)
 
@@ -67,8 +71,17 @@ def test_several_rounds_are_described_by_their_composition() -> None:
     assert row.certified > 1.9
 
 
-def test_advice_for_the_demo_is_quick(rows: list[Advice]) -> None:
-    assert rows
-    start = time.process_time()
-    advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20))
-    assert time.process_time() - start < 6.0
+def test_advice_for_the_demo_certifies_little_and_tries_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ((calibration, "excess"), (calibration, "certified_epsilon_of"), (advice, "epsilon_bounds"))
+    calls = count_calls(monkeypatch, *places)
+    found = advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20))
+    assert calls.count("epsilon_bounds") == len(found) == len(MECHANISMS)
+    assert calls.count("certified_epsilon_of") <= 5 * len(found)
+    assert calls.count("excess") <= 25 * len(found)
+
+
+def test_a_search_that_meets_an_epsilon_of_zero_goes_on() -> None:
+    noisy = KRRHistogram(symbols=2, blanket=Fraction(1))  # nothing but noise: its rounds cost nothing
+    target = Target(0.5, 1e-6, users=100, honest=100, symbols=2, rounds=2)
+    assert certified_epsilon_of(noisy, target) == 0
+    assert excess(noisy, target) < 0

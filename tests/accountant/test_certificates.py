@@ -17,9 +17,10 @@ from shuffledp_accountant.analysis import Cost, analyse, calibrated
 from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost, recheck
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_accountant.numerics.bounds import Bounds
+from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
-from shuffledp_core.errors import DocumentError, ExpiredDocumentError, SignatureError
+from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency
@@ -135,6 +136,59 @@ def test_the_final_certificate_counts_the_reports_that_arrived() -> None:
     cost, analysis = final_cost(PLAIN, MECHANISM, 400, 1.0)
     assert (cost.setting.users, cost.setting.honest) == (400, 380)
     assert analysis.bounds.certified < analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
+
+
+SUM = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
+"""85 messages a user."""
+
+
+@pytest.mark.parametrize(
+    ("dropped", "invalid", "honest", "holds"),
+    [
+        (0, 0, 230, True),  # 250 reports, 20 colluding users
+        (7, 0, 223, True),  # each dropped message may have cost another honest user's report
+        (50, 0, 180, True),  # ... but not more than there are beyond the plan's: these it assumed itself
+        (85 * 70, 0, 180, True),  # the room of the nodes
+        (0, 85 * 20, 230, True),  # as many users as may collude
+        (0, 85 * 20 + 1, 229, False),  # one more is seen: the plan's assumption is refuted, whatever is left
+        (50, 85 * 30, 170, False),
+        (85 * 70, 85 * 20, 160, False),  # at least 90 of 250 reports are not whole
+    ],
+)
+def test_lost_messages_leave_fewer_honest_reports(dropped: int, invalid: int, honest: int, *, holds: bool) -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
+    losses = Losses(dropped, invalid)
+    cost, analysis = final_cost(plan, SUM, 250, math.inf, losses)
+    assert (cost.setting.users, cost.setting.honest) == (250, honest)
+    document = certificate(FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses)
+    assert (document.dropped, document.invalid, document.holds) == (dropped, invalid, holds)
+    words = " / ".join(document.assumptions)
+    assert f"at least {honest} of the mixed reports are whole reports of users who follow the protocol" in words
+    assert (f"{dropped} messages were dropped by nodes" in words) == (losses != NO_LOSSES)
+    assert any("assumption does NOT hold" in line for line in document.basis) != holds
+    recheck(from_json(to_json(document), Certificate))
+
+
+def test_where_nobody_honest_may_be_left_nothing_is_certified() -> None:
+    with pytest.raises(CannotCertify, match="nothing can be certified"):
+        final_cost(PLAIN, MECHANISM, 250, 1.0, Losses(0, 250))
+
+
+def test_losses_never_make_a_certificate_better() -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism="krr-histogram", size=4)
+    epsilons = [
+        final_cost(plan, MECHANISM, 250, math.inf, Losses(dropped, invalid))[1].bounds.certified
+        for dropped, invalid in ((0, 0), (10, 0), (50, 0), (50, 21), (50, 60), (50, 100))
+    ]
+    assert epsilons == sorted(epsilons)
+    assert epsilons[0] < epsilons[1]
+    assert epsilons[2] < epsilons[3]
+
+
+@pytest.mark.parametrize("wrong", [{"dropped": -1}, {"dropped": 21}, {"invalid": 30}, {"dropped": 11, "invalid": 10}])
+def test_a_certificate_that_counts_on_reports_that_are_not_whole_is_caught(wrong: dict[str, int]) -> None:
+    with pytest.raises(DocumentError, match="whole reports"):
+        recheck(changed(issued(stage=FINAL), **wrong))
 
 
 def test_an_unknown_stage_is_our_own_mistake() -> None:

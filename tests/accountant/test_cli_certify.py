@@ -16,7 +16,7 @@ import pytest
 from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim import cli
+from shuffledp_sim import cli, progress
 from shuffledp_sim.accounting.options import OutputFormat, View, spread
 
 KRR = "krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6"
@@ -46,6 +46,9 @@ class Shell:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setattr(
+            progress, "PATIENCE_SECONDS", 3600.0
+        )  # how slow this machine is must not show in the output
 
     def run(self, line: str) -> tuple[int, str, str]:
         self._monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])
@@ -349,7 +352,7 @@ def test_a_certificate_starts_without_what_it_does_not_need() -> None:
         + f"print([name for name in '{heavy}'.split(', ') if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True)
-    assert done.stderr.strip() == "[]"
+    assert done.stderr.splitlines()[-1] == "[]"  # before it progress, on a slow machine
 
 
 @pytest.mark.parametrize(

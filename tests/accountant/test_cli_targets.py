@@ -12,7 +12,7 @@ import pytest
 
 from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_sim import cli
+from shuffledp_sim import cli, progress
 
 TARGET = "--users 1000 --epsilon 1 --delta 1e-6"
 
@@ -22,6 +22,9 @@ class Shell:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setattr(
+            progress, "PATIENCE_SECONDS", 3600.0
+        )  # how slow this machine is must not show in the output
 
     def run(self, line: str) -> tuple[int, str, str]:
         self._monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
+from counted_work import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +110,11 @@ def test_the_local_guarantee_is_what_corruption_leaves_and_bad_arguments_are_ref
 
 
 @pytest.mark.parametrize(("epsilon0", "users"), [(1, 10**6), (1, 10**9), (20, 10**9), (0.001, 10**9)])
-def test_no_certificate_takes_seconds(epsilon0: float, users: int) -> None:
-    start = time.process_time()
+def test_no_certificate_computes_more_than_some_million_numbers(
+    epsilon0: float, users: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make bench` says how long that takes; here it is counted."""
+    work = counted(monkeypatch)
     epsilon_bounds(LocalRandomiser(epsilon0), Setting(users, users), 1e-6)
-    assert time.process_time() - start < 3.0
+    assert 0 < work.probabilities < 5_000_000
+    assert 0 < work.cells < 500_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import pytest
+from counted_work import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -277,9 +277,12 @@ def test_bad_arguments_are_refused_with_their_range() -> None:
     ("symbols", "epsilon0", "honest"),
     [(10, 1, 10**6), (10, 1, 10**9), (2, 1, 10**9), (2**16, 20, 10**9), (2**16, 1, 10**9), (3, 0.001, 10**9)],
 )
-def test_no_certificate_takes_seconds(symbols: int, epsilon0: float, honest: int) -> None:
-    """Generous: the target is one second on an idle core, and test machines are shared."""
-    start = time.process_time()
+def test_no_certificate_computes_more_than_some_million_numbers(
+    symbols: int, epsilon0: float, honest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make bench` says how long that takes; here it is counted."""
+    work = counted(monkeypatch)
     bounds = epsilon_bounds(spec(symbols, epsilon0), everyone(honest), 1e-6)
     assert bounds.attained <= bounds.certified
-    assert time.process_time() - start < 5.0
+    assert 0 < work.probabilities < 8_000_000
+    assert 0 < work.cells < 1_000_000

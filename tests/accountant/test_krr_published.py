@@ -27,7 +27,7 @@ def spec(symbols: int, epsilon0: float) -> KRRHistogram:
     return KRRHistogram(symbols=symbols, blanket=Fraction(blanket).limit_denominator(10**12))
 
 
-# Paper 000, Table 3: n, k, ε0, ε and the printed δ; n_x0 = 0.8 n.
+# Biswas et al. 2023, Table 3: n, k, ε0, ε and the printed δ; n_x0 = 0.8 n.
 TABLE_3 = [
     (100, 10, 1, 0.1, 2.08e-20),
     (100, 10, 2, 0.1, 2.49e-15),

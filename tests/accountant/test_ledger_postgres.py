@@ -6,10 +6,13 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +20,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from shuffledp_accountant.analysis import Cost, spent
+from shuffledp_accountant.adaptive import spent_adaptively
+from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, Settlement, State
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
@@ -98,8 +102,8 @@ def test_a_round_is_reserved_settled_and_read_again_on_postgresql(url: str) -> N
     ledger.close()
     again = Ledger.open(url, {"pg": Budget(5.0, 1e-6)}, lambda: 8)
     assert again.statement("pg") == before
-    assert [charge.state for charge in before.charges] == [State.SETTLED, State.RELEASED]
-    assert before.spent == spent([COST], Adjacency.STANDARD, 1e-6)
+    assert [entry.state for entry in again.entries("pg")] == [State.SETTLED, State.RELEASED]
+    assert before.spent == spent_adaptively([COST], Adjacency.STANDARD, 5.0, 1e-6)
     again.close()
 
 
@@ -116,10 +120,10 @@ def test_processes_that_reserve_at_once_never_overspend_on_postgresql(url: str) 
     lines = [line.split() for worker in workers for line in worker.communicate()[0].splitlines()]
     assert [worker.returncode for worker in workers] == [0, 0]
     ledger = Ledger.open(url, {"demo": Budget(1.5, 1e-6)}, lambda: 0)
-    statement = ledger.statement("demo")
+    statement, entries = ledger.statement("demo"), ledger.entries("demo")
     ledger.close()
-    assert {c.round_id for c in statement.charges} == {line[1] for line in lines if line[0] == "reserved"}
-    assert [c.entry for c in statement.charges] == list(range(1, len(statement.charges) + 1))
+    assert {c.round_id for c in entries} == {line[1] for line in lines if line[0] == "reserved"}
+    assert [c.entry for c in entries] == list(range(1, len(entries) + 1))
     assert statement.spent.epsilon <= 1.5
     assert any(line[0] == "refused" for line in lines)
 
@@ -127,3 +131,40 @@ def test_processes_that_reserve_at_once_never_overspend_on_postgresql(url: str) 
 def test_a_server_that_is_away_is_a_ledger_error_after_which_one_asks_again(url: str) -> None:
     with pytest.raises(LedgerAwayError, match="does not answer"):
         Ledger.open(url.replace("host=", "host=/nowhere"), {}, lambda: 0)
+
+
+@contextmanager
+def frozen(url: str) -> Iterator[None]:
+    """Every process of the server stopped: connections stay, the kernel acknowledges, nobody answers."""
+    leader = int((Path(url.split("host=")[1]) / "data" / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+    everybody = [leader, *map(int, children)]
+    for process in everybody:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in everybody:
+            os.kill(process, signal.SIGCONT)
+
+
+def test_a_frozen_server_is_away_within_a_bound_and_works_again_when_it_goes_on(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shuffledp_accountant.ledger.patience.ANSWER_SECONDS", 1.0)
+    ledger = Ledger.open(f"{url}&connect_timeout=2", {"ice": Budget(5.0, 1e-6)}, lambda: 7)
+    first = Reservation("ab", "ice", "{}", COST, 0.5)
+    stored = ledger.reserve(first, sign)
+    with frozen(url):
+        for again in (
+            lambda: ledger.statement("ice"),
+            lambda: ledger.reserve(first, sign),
+            lambda: ledger.release("ab"),
+        ):
+            began = time.monotonic()
+            with pytest.raises(LedgerAwayError, match="does not answer"):
+                again()
+            assert time.monotonic() - began < 60  # for ever, without the bound
+    assert ledger.reserve(first, sign) == stored
+    assert len(ledger.entries("ice")) == 1
+    ledger.close()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_accountant.analysis import spent
-from shuffledp_accountant.ledger.charges import Budget, State
+from shuffledp_accountant.adaptive import spent_adaptively
+from shuffledp_accountant.ledger.charges import Budget, Charge, State
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_core.privacy import Adjacency
 
@@ -50,19 +50,23 @@ def ledger(url: str) -> Iterator[Ledger]:
     yield from opened(url)
 
 
+def charges_of(ledger: Ledger) -> list[Charge]:
+    return [ledger.charge(entry.round_id) for entry in ledger.entries("demo")]
+
+
 def test_processes_that_reserve_at_once_never_overspend_waste_nothing_and_charge_each_round_once(url: str) -> None:
     # All three create the database, too: the migration runs once. Two of them ask for the same rounds.
     workers = [start(url, "reserve", name, 5) for name in ("a0", "a0", "b0")]
     answers = [tuple(line) for worker in workers for line in finish(worker)]
     ledger = next(opened(url))
-    statement = ledger.statement("demo")
+    statement, charges = ledger.statement("demo"), charges_of(ledger)
     ledger.close()
-    stored = {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in statement.charges}
+    stored = {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in charges}
     assert {line for line in answers if line[0] == "reserved"} == stored
-    assert [c.entry for c in statement.charges] == list(range(1, len(stored) + 1))
+    assert [c.entry for c in charges] == list(range(1, len(stored) + 1))
     assert statement.spent.epsilon <= LIMIT
-    one_more = [c.cost for c in statement.charges] + [statement.charges[0].cost]
-    assert spent(one_more, Adjacency.STANDARD, DELTA).epsilon > LIMIT
+    one_more = [c.cost for c in charges] + [charges[0].cost]
+    assert spent_adaptively(one_more, Adjacency.STANDARD, LIMIT, DELTA).epsilon > LIMIT
     assert any(line[0] == "refused" for line in answers)
 
 
@@ -81,7 +85,7 @@ def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str,
     stored = ledger.charge("aa").plan_certificate
     same = runpy.run_path(str(WORKER))
     assert ledger.reserve(same["reservation"]("aa"), same["certificate"]) == stored
-    assert len(ledger.statement("demo").charges) == 1
+    assert len(ledger.entries("demo")) == 1
 
 
 def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(url: str) -> None:
@@ -99,16 +103,16 @@ def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_char
         assert worker.wait() == (-signal.SIGKILL if attempt < kills else 0)
         worker.stdout.close()
     ledger = next(opened(url, limit=100.0))
-    statement = ledger.statement("demo")
+    statement, charges = ledger.statement("demo"), charges_of(ledger)
     ledger.close()
-    assert [c.round_id for c in statement.charges] == [f"c0{n:04x}" for n in range(rounds)]
-    assert [c.entry for c in statement.charges] == list(range(1, rounds + 1))
-    settled = [c for c in statement.charges if c.state is State.SETTLED]
+    assert [c.round_id for c in charges] == [f"c0{n:04x}" for n in range(rounds)]
+    assert [c.entry for c in charges] == list(range(1, rounds + 1))
+    settled = [c for c in charges if c.state is State.SETTLED]
     assert [c.round_id for c in settled] == [f"c0{n:04x}" for n in range(0, rounds, 50)]
-    assert all(c.state is State.RELEASED for c in statement.charges if c not in settled)
-    for charge in statement.charges:
+    assert all(c.state is State.RELEASED for c in charges if c not in settled)
+    for charge in charges:
         assert answered["reserved", charge.round_id] == sha256(charge.plan_certificate).hexdigest()
     for charge in settled:
         assert charge.final_certificate is not None
         assert answered["settled", charge.round_id] == sha256(charge.final_certificate).hexdigest()
-    assert statement.spent == spent([c.cost for c in settled], Adjacency.STANDARD, DELTA)
+    assert statement.spent == spent_adaptively([c.cost for c in settled], Adjacency.STANDARD, 100.0, DELTA)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shuffledp_accountant.analysis import REGISTERED
 from shuffledp_accountant.numerics.bounds import Setting, certified_curve, delta_bounds
 from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
-from shuffledp_accountant.tabulated import Tabulated, _table
+from shuffledp_accountant.tabulated import TABLES, Tabulated
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 
 SPECS: list[Mechanism] = [
@@ -38,7 +38,7 @@ def test_the_table_is_above_what_a_dataset_attains_and_never_below_the_curve(spe
     table = float(certified_curve(Tabulated(spec), SETTING, spec.domain - 1, at)[0])
     # Where the direct bound jumps to 0, a chord to that 0 is lower than it and still above the convex truth: so the
     # table is held against the direct bound at its own next node.
-    nodes, _ = _table(spec, SETTING, spec.domain - 1)
+    nodes = TABLES.of(spec, SETTING, spec.domain - 1).excess
     ahead = int(np.searchsorted(nodes, np.expm1(min(epsilon, 700.0))))
     after = np.array([max(epsilon, float(np.log1p(nodes[ahead])))]) if ahead < len(nodes) else at
     curve = float(certified_curve(spec, SETTING, spec.domain - 1, after)[0])

@@ -155,6 +155,7 @@ class World:
         self.last.rounds[round_id].forwarded = True
         messages = [message for report in reports for message in report]
         random.shuffle(messages)
+        messages = messages[self.last.dropped :]
         try:
             await self.deliver(round_id, messages, len(reports))
         except ShuffleDPError as error:
@@ -180,6 +181,7 @@ class World:
             position=len(ROUTE) + 1,
             users=users,
             records=len(messages),
+            dropped=self.last.dropped,
             digest=digest(b"" if "wrong-digest" in faults else data),
         )
         signer = "node-1" if "not-mine" in faults else self.last.name

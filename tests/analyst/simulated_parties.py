@@ -19,6 +19,7 @@ from grpc.aio import Server
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
 from shuffledp_core.documents.models import (
     BatchHeader,
     Certificate,
@@ -125,8 +126,10 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             return KRRHistogram(symbols=asked.size, blanket=Fraction(1, 2))
         return RRShuffle(max_value=asked.size, randomise=Fraction(1, 4))
 
-    def certificate(self, round_id: str, stage: str, users: int) -> bytes:
+    def certificate(self, round_id: str, stage: str, users: int, losses: Losses = NO_LOSSES) -> bytes:
         asked = self.plans[round_id]
+        planned, messages = asked.min_reports - asked.colluding, self.mechanism(asked).messages_per_user
+        more = stage == "final" and "forgets-losses" in self.faults
         document = Certificate(
             deployment=self.deployment.roster.deployment,
             round_id=round_id,
@@ -134,7 +137,7 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             population=asked.population,
             mechanism=self.mechanism(asked),
             users=users,
-            honest=users - asked.colluding,
+            honest=honest_reports(users, asked.min_reports, planned, messages, losses) + more,
             route=asked.route,
             adjacency=asked.adjacency,
             max_distance=asked.size,
@@ -148,6 +151,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             ledger=LedgerPosition(entry=1, spent=0.9, delta=1e-5, limit=5.0),
             issued_at=system_clock(),
             expires_at=system_clock() + 3_600_000,
+            dropped=losses.dropped,
+            invalid=losses.invalid,
         )
         signer = "node-1" if "wrong-key" in self.faults else self.name
         key = self.deployment.identity_of(signer).key
@@ -164,6 +169,9 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
 
     async def Settle(self, request: accountant_pb2.SettleRequest, context: Context) -> accountant_pb2.SettleResponse:
         self.settlements.append(request.round_id)
+        self.happened.touch()
+        if "hangs-at-settlement" in self.faults:
+            await asyncio.Event().wait()
         if "dies-at-settlement" in self.faults:
             self.faults.clear()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
@@ -175,10 +183,10 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         route = [self.deployment.roster.party(name) for name in asked.route]
         words = [Signed.from_bytes(header) for header in request.headers]
         messages = self.mechanism(asked).messages_per_user
-        check_headers(words, route, request.round_id, messages, request.accepted)
+        losses = Losses(check_headers(words, route, request.round_id, messages, request.accepted), request.invalid)
         self.ledger[request.round_id] = "settled"
         users = request.accepted + ("other-settlement" in self.faults)
-        return accountant_pb2.SettleResponse(certificate=self.certificate(request.round_id, "final", users))
+        return accountant_pb2.SettleResponse(certificate=self.certificate(request.round_id, "final", users, losses))
 
     async def Release(self, request: accountant_pb2.ReleaseRequest, context: Context) -> accountant_pb2.ReleaseResponse:
         if "no-ledger" in self.faults:
@@ -232,6 +240,10 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     mix: Callable[[str], Coroutine[Any, Any, None]] | None = None
     """What a closed entry node sets off; the world's."""
     discarded: dict[str, bytes] = field(default_factory=dict)
+    rant: str = ""
+    """What it says for a reason, when it has one."""
+    dropped: int = 0
+    """Onions that this node and those before it say they dropped in every round."""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def register(self, server: Server) -> None:
@@ -248,8 +260,9 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
             round_id="ab" * 16 if "header-of-another-round" in self.faults else round_id,
             position=ROUTE.index(self.name) + 2 + ("header-of-another-position" in self.faults),
             users=users + more,
-            records=(users + more) * self.manifest(round_id).geometry.messages_per_user + records,
+            records=(users + more) * self.manifest(round_id).geometry.messages_per_user + records - self.dropped,
             digest=digest(data),
+            dropped=self.dropped,
         )
         key = self.deployment.identity_of("analyst" if "forged-header" in self.faults else self.name).key
         if "no-header" not in self.faults:
@@ -344,7 +357,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
                 mixing_seconds=0.25 if mine.phase == node_pb2.ROUND_PHASE_DONE else 0.0,
                 relaying_seconds=0.5 if mine.phase == node_pb2.ROUND_PHASE_DONE else 0.0,
                 error="" if mine.error is None else type(mine.error).__name__,
-                reason="" if mine.error is None else str(mine.error),
+                reason="" if mine.error is None else self.rant or str(mine.error),
                 header=mine.header,
             )
             if mine.phase in {node_pb2.ROUND_PHASE_DONE, node_pb2.ROUND_PHASE_FAILED}:

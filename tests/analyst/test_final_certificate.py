@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import structs
 
 from shuffledp_analyst.opening import check_final_certificate
+from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, LedgerPosition, Party
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity
@@ -30,7 +31,7 @@ PLAN = Certificate(
 @pytest.mark.parametrize("honest", [90, 95])
 def test_up_to_all_but_the_colluding_users_may_count_as_honest(honest: int) -> None:
     final = structs.replace(PLAN, stage="final", users=100, honest=honest)
-    assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100) == final
+    assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, NO_LOSSES) == final
 
 
 @pytest.mark.parametrize(
@@ -39,4 +40,13 @@ def test_up_to_all_but_the_colluding_users_may_count_as_honest(honest: int) -> N
 def test_a_certificate_for_more_or_for_something_else_is_refused(wrong: dict[str, object]) -> None:
     final = structs.replace(PLAN, **({"stage": "final", "users": 100, "honest": 95} | wrong))
     with pytest.raises(ForeignDocumentError):
-        check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100)
+        check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, NO_LOSSES)
+
+
+@pytest.mark.parametrize("wrong", [{"honest": 94}, {"dropped": 1}, {"invalid": 8}])
+def test_what_was_lost_must_be_counted(wrong: dict[str, object]) -> None:
+    losses = Losses(dropped=2, invalid=7)
+    final = structs.replace(PLAN, stage="final", users=100, honest=93, dropped=2, invalid=7)
+    assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, losses) == final
+    with pytest.raises(ForeignDocumentError):
+        check_final_certificate(ACCOUNTANT.sign(structs.replace(final, **wrong)), PARTY, PLAN, 100, losses)

@@ -152,8 +152,6 @@ async def test_too_few_reports_fail_the_round_and_release_the_budget(world: Worl
     [
         ("short", errors.BadBatchError),
         ("wrong-digest", errors.BadBatchError),
-        ("copies", errors.BadBatchError),
-        ("bad-symbol", errors.BadBatchError),
         ("drops", errors.CountMismatchError),
         ("fails", errors.BadBatchError),
         ("loses", errors.UnknownRoundError),
@@ -168,6 +166,60 @@ async def test_a_bad_delivery_fails_the_round_and_the_charge_stays(
     world.reports(round_id, 5)
     await world.end_submissions(round_id)
     await assert_failed(world, round_id, error, "reserved")
+
+
+@pytest.mark.parametrize(
+    ("fault", "outside", "repeated"), [("copies", 0, 2), ("bad-symbol", 1, 0)], ids=["copies", "bad-symbol"]
+)
+async def test_messages_that_no_honest_client_sends_are_left_out_and_told(
+    world: World, fault: str, outside: int, repeated: int
+) -> None:
+    world.last.faults.add(fault)
+    result = await world.whole_round()
+    assert (result.outcome, result.messages) == ("published", 15)
+    assert (result.dropped, result.outside_alphabet, result.repeated_tags) == (0, outside, repeated)
+    board = await world.board(result.round_id)
+    assert (len(board), digest(board)) == (15 * 17, result.board_digest)
+    assert result.final_certificate is not None
+    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    assert (final.invalid, final.honest) == (outside + repeated, 4)  # one colluding user may have sent them
+
+
+async def test_what_the_nodes_dropped_is_told_and_their_headers_are_in_the_result(world: World) -> None:
+    world.nodes["node-2"].dropped, world.last.dropped = 1, 3
+    result = await world.whole_round()
+    assert (result.outcome, result.messages, result.dropped) == ("published", 12, 3)
+    said = [
+        verify_from(world.roster.party(name), header, BatchHeader)
+        for name, header in zip(ROUTE, result.headers, strict=True)
+    ]
+    assert [header.dropped for header in said] == [0, 1, 3]
+    assert said[-1].digest == result.board_digest
+    assert result.final_certificate is not None
+    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    assert (final.dropped, final.honest) == (3, 2)  # as many as the plan counts on: 3 reports, 1 colluding
+
+
+@pytest.mark.parametrize(
+    ("dropped", "error"), [((0, 2, 1), errors.CountMismatchError), ((0, 0, 10), errors.BadBatchError)]
+)
+async def test_a_count_that_falls_or_is_too_large_fails_the_round(
+    world: World, dropped: tuple[int, ...], error: type[errors.ShuffleDPError]
+) -> None:
+    for node, count in zip(world.nodes.values(), dropped, strict=True):
+        node.dropped = count
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    result = await world.ended(round_id)
+    assert (result.outcome, result.error) == ("failed", error.__name__)
+    assert world.accountant.ledger[round_id] == "reserved"
+
+
+async def test_a_final_certificate_that_forgets_what_was_lost_is_not_published(world: World) -> None:
+    world.accountant.faults.add("forgets-losses")
+    world.last.dropped = 1
+    assert (await world.whole_round()).error == "ForeignDocumentError"
 
 
 @pytest.mark.parametrize("who", ROUTE)

@@ -16,21 +16,24 @@ import msgspec
 
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member
-from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import (
     Announcement,
+    BatchHeader,
     Certificate,
     CorruptedGuarantee,
     Countersignature,
     EpsilonBounds,
+    Estimate,
     LedgerPosition,
     Manifest,
     RoundKey,
 )
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.estimation import estimate
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import Mechanism, SGDLShuffle
-from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import open_envelope, peel
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
@@ -43,6 +46,7 @@ POPULATION: Final = "demo"
 ROUTE: Final = ("node-1", "node-2", "node-3")
 SUM: Final = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=100, padding=3)
 _HELD: Final[list[Ports]] = []
+NO_ESTIMATE: Final = Estimate(quantity="sum", values=(), standard_errors=(), lows=(), highs=())
 LENIENT: Final = Policy(epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0)
 
 
@@ -157,6 +161,29 @@ class Draft:
     def _countersignature(self, node: str, manifest_digest: str) -> Signed:
         document = Countersignature(round_id=ROUND_ID, node=node, manifest_digest=manifest_digest)
         return self.signed_by(node, msgspec.structs.replace(document, **self.countersignatures.get(node, {})))
+
+
+def settled(draft: Draft, board: bytes, users: int) -> dict[str, Any]:
+    """The fields of a published result for this board: what the analyst computes, and the words of all nodes."""
+    mechanism, messages = draft.mechanism, users * draft.mechanism.messages_per_user
+    width = Geometry.of(mechanism, draft.suite, len(draft.route)).plain_bytes
+    symbols = [int.from_bytes(board[start : start + width - TAG_BYTES], "big") for start in range(0, len(board), width)]
+    counts = [symbols.count(symbol) for symbol in range(mechanism.alphabet)]
+    headers = [
+        BatchHeader(round_id=ROUND_ID, position=position, users=users, records=messages, digest=digest(board))
+        for position in range(2, len(draft.route) + 2)
+    ]
+    final = make_certificate(draft.deployment, mechanism, stage="final", users=users, route=draft.route)
+    return {
+        "outcome": "published",
+        "accepted": users,
+        "messages": messages,
+        "board_digest": digest(board),
+        "estimate": estimate(mechanism, counts, users) if sum(counts) == messages else NO_ESTIMATE,
+        "plan_certificate": draft.signed_certificate(),
+        "final_certificate": draft.signed_by("accountant", final),
+        "headers": tuple(draft.signed_by(*pair) for pair in zip(draft.route, headers, strict=True)),
+    }
 
 
 def peel_all(draft: Draft, envelope: bytes) -> bytes:

@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
-from client_rounds import POPULATION, ROUND_ID, Draft, make_certificate, peel_all
+from client_rounds import POPULATION, ROUND_ID, Draft, peel_all, settled
 
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.digests import digest
-from shuffledp_core.documents.models import Receipt, Result
+from shuffledp_core.documents.models import Discard, Receipt, Result
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.documents.submission import check_submission
 from shuffledp_core.errors import DifferentSubmissionError, UnknownRoundError, UnreachableError
@@ -44,12 +44,13 @@ class SimulatedRound:
     calls: int = 0
     accepted: dict[str, bytes] = field(default_factory=dict)
     result: Signed | None = None
+    discards: tuple[Signed, ...] = ()
     board: bytes = b""
     announcement: bytes = b""
 
     def __post_init__(self) -> None:
         self.announcement = to_json(self.draft.announcement())
-        self._services: list[Service] = []
+        self.services: list[Service] = []
 
     def _service(self, name: str, register: Callable[[grpc.aio.Server], None]) -> Service:
         deployment = self.draft.deployment
@@ -70,42 +71,41 @@ class SimulatedRound:
         analyst_pb2_grpc.add_AnalystServicer_to_server(_Analyst(self), server)
 
     async def __aenter__(self) -> Self:
-        self._services = [
+        self.services = [
             self._service("node-1", self._register_entry),
             self._service("analyst", self._register_analyst),
         ]
-        for service in self._services:
+        for service in self.services:
             await service.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for service in self._services:
+        for service in self.services:
             await service.stop()
 
     def end(self, change: Callable[[list[bytes]], list[bytes]] = lambda rows: rows) -> None:
         """Publishes everybody's messages in random order, changed on the way if asked to."""
-        mechanism, width = self.draft.mechanism, 17
+        width = 17
         plain = b"".join(peel_all(self.draft, envelope) for envelope in self.accepted.values())
         rows = change([plain[start : start + width] for start in range(0, len(plain), width)])
         random.shuffle(rows)
         self.board = b"".join(rows)
-        users = len(self.accepted)
-        final = make_certificate(self.draft.deployment, mechanism, stage="final", users=users)
-        self.publish(
-            outcome="published",
-            accepted=users,
-            messages=users * mechanism.messages_per_user,
-            board_digest=digest(self.board),
-            plan_certificate=self.draft.signed_certificate(),
-            final_certificate=self.draft.signed_by("accountant", final),
-        )
+        self.publish(**settled(self.draft, self.board, len(self.accepted)))
 
     def publish(self, **fields: Any) -> None:
         """Signs a result with these fields."""
         deployment = self.draft.deployment.roster.deployment
         self.result = self.draft.signed_by("analyst", Result(deployment=deployment, round_id=ROUND_ID, **fields))
+
+    def fail(self, words: str = "") -> None:
+        """The analyst says that the round failed; node by node, "k" signed that it kept all, "f" that it forwarded."""
+        self.publish(outcome="failed", error="TooFewReportsError", reason="1 report, 100 are needed")
+        self.discards = tuple(
+            self.draft.signed_by(node, Discard(round_id=ROUND_ID, node=node, forwarded=word == "f"))
+            for node, word in zip(self.draft.route, words, strict=False)
+        )
 
     def accept(self, header: node_pb2.SubmissionHeader, envelope: bytes) -> Signed:
         """What the entry node does with a submission that arrived whole."""
@@ -153,7 +153,8 @@ class _Analyst(analyst_pb2_grpc.AnalystServicer):
         self._known(request.round_id)
         if self._round.result is None:
             raise UnknownRoundError("the round has not ended yet")
-        return analyst_pb2.GetResultResponse(result=self._round.result.to_bytes())
+        discards = [one.to_bytes() for one in self._round.discards]
+        return analyst_pb2.GetResultResponse(result=self._round.result.to_bytes(), discards=discards)
 
     async def GetBoard(  # noqa: N802
         self, request: analyst_pb2.GetBoardRequest, _: Any

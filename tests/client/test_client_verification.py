@@ -222,11 +222,20 @@ def test_another_round_than_the_one_asked_for_or_another_population_is_refused(d
         ({"suites": ("hpke",)}, "'sealed-box'"),
         ({"suites": ()}, "none"),
         ({"messages": 9}, "messages per user is 10"),
+        ({"min_colluding": 11}, "10 colluding users to spare, your policy wants at least 11"),
+        ({"min_colluding_share": 0.11}, r"10 colluding users of 100, your policy wants a share of at least 0\.11"),
     ],
 )
 def test_each_field_of_the_policy_refuses_by_itself(deployment: Deployment, limits: dict[str, Any], named: str) -> None:
     with pytest.raises(ClientPolicyRefusal, match=named):
         verified(Draft(deployment), msgspec.structs.replace(LENIENT, **limits))
+
+
+def test_a_margin_for_colluders_that_is_just_there_is_enough(deployment: Deployment) -> None:
+    draft = Draft(deployment, certificate={"users": 100, "honest": 93})  # 0.07 times 100 is above 7 in floating point
+    assert verified(draft, msgspec.structs.replace(LENIENT, min_colluding=7, min_colluding_share=0.07))
+    with pytest.raises(ClientPolicyRefusal, match="0 colluding users to spare"):
+        verified(Draft(deployment, certificate={"honest": 100}), msgspec.structs.replace(LENIENT, min_colluding=1))
 
 
 def test_a_guarantee_per_unit_is_compared_as_a_total(deployment: Deployment) -> None:
@@ -283,8 +292,9 @@ def test_a_corrupt_node_is_refused_by_name_unless_the_policy_allows_it(deploymen
 
 @pytest.mark.parametrize(
     "limits",
-    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"delta": 1.0}, {"epsilon_corrupted": -1.0}, {"distance": 0}],
-)
+    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"delta": 1.0}, {"epsilon_corrupted": -1.0}, {"distance": 0},
+     {"min_colluding": -1}, {"min_colluding_share": 1.0}, {"min_colluding_share": float("nan")}],
+)  # fmt: skip
 def test_a_policy_that_means_nothing_is_refused(limits: dict[str, Any]) -> None:
     fields = {"epsilon": 1.0, "delta": 0.0, "epsilon_corrupted": 1.0} | limits
     with pytest.raises(ValueError, match="policy"):

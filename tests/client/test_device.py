@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment
+from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, settled
 from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
+from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import SubmissionStore
 from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff, with_retries
@@ -27,6 +28,7 @@ from shuffledp_core.errors import (
     ClientPolicyRefusal,
     ConfigError,
     DifferentSubmissionError,
+    FalseResultError,
     MalformedDocumentError,
     ReceiptMissingError,
     RoundStateError,
@@ -36,6 +38,7 @@ from shuffledp_core.errors import (
     UnreachableError,
     UsageError,
 )
+from shuffledp_core.keys import SEEN_ROSTER
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_sim.keys.pki import Deployment, write_client
@@ -101,7 +104,7 @@ async def test_a_value_is_submitted_and_found_on_the_board(
         for user in users:
             assert user.only_round() == ROUND_ID
             assert (await user.verify(ROUND_ID)).result.accepted == 3
-    assert sorted(path.name for path in (tmp_path / "a" / "state").iterdir()) == [f"{ROUND_ID}.done"]
+    assert sorted(path.name for path in (tmp_path / "a" / "state").iterdir()) == [f"{ROUND_ID}.done", SEEN_ROSTER]
 
 
 async def test_after_verification_the_round_is_never_entered_again(config: Path, simulated: SimulatedRound) -> None:
@@ -190,12 +193,85 @@ async def test_a_submission_without_a_receipt_that_did_not_arrive_accuses_nobody
     assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
 
 
-async def test_a_failed_round_ends_with_its_reason(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
+async def test_a_round_that_failed_by_every_nodes_word_is_erased(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
-        simulated.publish(outcome="failed", error="TooFewReportsError", reason="1 report, 100 are needed")
-        with pytest.raises(TooFewReportsError, match="100 are needed"):
+        simulated.fail("kkk")
+        with pytest.raises(TooFewReportsError, match=r"100 are needed$"):
             await device(config).verify(ROUND_ID)
+    assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
+
+
+async def test_a_lying_failed_erases_no_evidence(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
+    """The attack: the analyst, or who has its key, tells a device that the round failed, and publishes it to others.
+
+    On the old code receipt and messages were gone with the first word of it.
+    """
+    states = SubmissionStore(tmp_path / "user" / "state")
+    async with simulated:
+        await device(config).submit(1)
+        for words in ("", "kk", "kfk", "fff"):
+            simulated.fail(words)
+            with pytest.raises(TooFewReportsError, match=r"kept for 30 days: .*node"):
+                await device(config).verify(ROUND_ID)
+            assert states.load(ROUND_ID).receipt is not None
+        assert device(config).only_round() == ROUND_ID
+        simulated.end(without(3))
+        with pytest.raises(ReceiptMissingError):
+            await device(config).verify(ROUND_ID)
+        bundle, board = await device(config).evidence(ROUND_ID)
+        roster = simulated.draft.deployment.roster
+        assert check_evidence(bundle, roster, board).missing == 3
+        simulated.end()  # at last it is published as it was sent
+        assert (await device(config).verify(ROUND_ID)).result.accepted == 1
+    assert states.rounds() == ()
+
+
+async def test_a_failed_round_without_a_receipt_leaves_nothing(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
+    simulated.lost_answers = QUICK.attempts
+    async with simulated:
+        with pytest.raises(UnreachableError):
+            await device(config).submit(1, ROUND_ID)
+        simulated.fail()
+        with pytest.raises(TooFewReportsError):
+            await device(config).verify(ROUND_ID)
+    assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
+
+
+async def test_a_published_result_whose_nodes_disagree_erases_nothing(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
+    """A header that counts otherwise is a lie about a round that is over, and no failure of it."""
+    async with simulated:
+        await device(config).submit(1)
+        simulated.end()
+        fields = settled(simulated.draft, simulated.board, 1)
+        other = settled(simulated.draft, simulated.board * 2, 2)
+        simulated.publish(**fields | {"headers": other["headers"]})
+        with pytest.raises(FalseResultError):
+            await device(config).verify(ROUND_ID)
+        simulated.publish(**fields | {"estimate": msgspec.structs.replace(fields["estimate"], values=(1e6,))})
+        with pytest.raises(FalseResultError, match="1000000"):
+            await device(config).verify(ROUND_ID)
+    assert SubmissionStore(tmp_path / "user" / "state").load(ROUND_ID).receipt is not None
+
+
+async def test_unsettled_rounds_are_erased_when_their_time_is_over(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
+    async with simulated:
+        await device(config).submit(1)
+        simulated.fail()
+        with pytest.raises(TooFewReportsError):
+            await device(config).verify(ROUND_ID)
+    day = 86_400_000
+    device(config, NOW + 30 * day)
+    assert SubmissionStore(tmp_path / "user" / "state").rounds() == (ROUND_ID,)
+    device(config, NOW + 30 * day + 60_001)
     assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
 
 
@@ -216,7 +292,7 @@ async def test_nothing_is_sealed_for_a_round_that_is_closed_or_against_the_polic
         with pytest.raises(UnknownRoundError):
             await device(config).submit(1, "f" * 32)
     assert simulated.calls == 0
-    assert list((tmp_path / "user" / "state").iterdir()) == []
+    assert [path.name for path in (tmp_path / "user" / "state").iterdir()] == [SEEN_ROSTER]
 
 
 async def test_waiting_for_a_result_ends_when_it_is_there(config: Path, simulated: SimulatedRound) -> None:
@@ -328,6 +404,9 @@ def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
         (("delta = 1e-6", "delta = 2.0"), "delta"),
         (("epsilon_corrupted = inf", ""), "epsilon_corrupted"),
         (("delta = 1e-6", "delta = 1e-6\ncolour = 1"), "colour"),
+        (("wait_seconds = 60", "evidence_days = 0"), "evidence_days"),
+        (("wait_seconds = 60", "evidence_days = inf"), "evidence_days"),
+        (("wait_seconds = 60", "kept_bytes = 0"), "kept_bytes"),
     ],
 )
 def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[str, str], named: str) -> None:
@@ -389,6 +468,46 @@ def test_the_command_line_submits_from_standard_input_and_verifies(
     assert "1 reports; certified ε = 0.5, δ = 1e-06" in verified.stdout
 
 
+def test_the_command_line_writes_evidence_and_anybody_checks_it(
+    tmp_path: Path, deployment: Deployment, config: Path
+) -> None:
+    now = system_clock()
+    draft = Draft(
+        deployment,
+        certificate={"expires_at": now + 3_600_000},
+        manifest={"opens_at": now - 1000, "closes_at": now + 600_000},
+    )
+    out = tmp_path / "shown"
+
+    async def play() -> list[subprocess.CompletedProcess[str]]:
+        simulated, export = SimulatedRound(draft, tmp_path), ("evidence", "--config", str(config), "--out", str(out))
+        async with simulated:
+            await Device(load_config(config, ClientConfig), QUICK).submit(3)
+            simulated.end()
+            nothing = await asyncio.to_thread(run_cli, *export, "--yes")
+            simulated.end(without(4))
+            declined = await asyncio.to_thread(run_cli, *export, entered="n\n")
+            assert not out.exists()
+            return [nothing, declined, await asyncio.to_thread(run_cli, *export, entered="y\n")]
+
+    nothing, declined, written = asyncio.run(play())
+    assert (nothing.returncode, "nobody cheated" in nothing.stderr) == (1, True)
+    assert (declined.returncode, "learns your randomised report" in declined.stderr) == (1, True)
+    assert (written.returncode, "learns your randomised report" in written.stderr) == (0, True)
+    assert {path.name: path.stat().st_mode & 0o777 for path in out.iterdir()} == {
+        "evidence.json": 0o600,
+        "board.bin": 0o600,
+    }
+    check = ("check-evidence", str(out), "--roster", str(deployment.roster_file), "--root-key", deployment.root_key)
+    held = run_cli(*check)
+    assert (held.returncode, held.stderr) == (0, "")
+    assert held.stdout.startswith("It holds. 4 of 10 messages")
+    assert "node-1, node-2, node-3." in held.stdout
+    (out / "board.bin").write_bytes(b"")
+    torn = run_cli(*check)
+    assert (torn.returncode, torn.stderr.count("\n")) == (1, 1)
+
+
 @pytest.mark.parametrize("value", ["", "3.5", "-1", "1e3", "12345678901", "²"])
 def test_a_value_that_is_no_number_is_one_line_and_not_repeated(
     config: Path, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -413,7 +532,7 @@ def test_a_missing_configuration_is_one_line(tmp_path: Path) -> None:
 def test_the_pure_parts_import_no_grpc_and_no_numpy() -> None:
     code = (
         "import sys, shuffledp_client.submission; "
-        "sys.exit(any(name in sys.modules for name in ('grpc', 'numpy', 'aiomqtt', 'typer')))"
+        "sys.exit(any(name in sys.modules for name in ('grpc', 'numpy', 'asyncio', 'typer')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert prepare.__module__ == "shuffledp_client.submission"

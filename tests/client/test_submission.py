@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import stat
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,30 +23,29 @@ from client_rounds import (
     make_deployment,
     make_members,
     peel_all,
+    settled,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp_client.board import VerifiedResult, changed_messages, check_board, check_result
 from shuffledp_client.encoding import encode, symbols
-from shuffledp_client.state import SubmissionStore
-from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, prepare
+from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, prepare, seal
 from shuffledp_client.verification import VerifiedRound, verify_round
 from shuffledp_core.documents.digests import digest
-from shuffledp_core.documents.models import Receipt, Result
+from shuffledp_core.documents.models import BatchHeader, Receipt, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.submission import check_submission
 from shuffledp_core.errors import (
     BadBatchError,
     DocumentError,
+    FalseResultError,
     ForeignDocumentError,
     MalformedDocumentError,
     ReceiptMissingError,
     RoundFailed,
-    RoundStateError,
     SignatureError,
     TooFewReportsError,
-    UnknownRoundError,
     UsageError,
 )
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle
@@ -147,6 +144,27 @@ def test_the_entry_node_accepts_what_was_prepared(
     assert who == member.identity().name
 
 
+def test_symbols_and_seed_give_exactly_the_envelope_that_was_sent(draft: Draft, prepared: PreparedSubmission) -> None:
+    keys = verified(draft).public_keys
+    assert seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, prepared.seed) == prepared.envelope
+    assert seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, os.urandom(32)) != prepared.envelope
+
+
+def test_a_value_is_randomised_by_other_draws_than_the_seeds(deployment: Deployment, member: Member) -> None:
+    """The seed is drawn after the answer: whoever sees it can reproduce the tags, and none of the answer's draws."""
+    drawn: list[bytes] = []
+
+    def recorded(size: int) -> bytes:
+        drawn.append(os.urandom(size))
+        return drawn[-1]
+
+    mechanism = KRRHistogram(symbols=300, blanket=Fraction(1, 2))
+    submission = prepare(verified(Draft(deployment, mechanism=mechanism)), 7, member, recorded)
+    assert submission.seed == drawn[-1]
+    assert len(drawn) == 2
+    assert submission.seed not in drawn[0]
+
+
 def test_a_value_outside_the_domain_is_refused_without_naming_it(draft: Draft, member: Member) -> None:
     with pytest.raises(UsageError, match="from 0 to 4") as caught:
         prepare(verified(draft), 87_654_321, member)
@@ -210,17 +228,8 @@ def board_of(*submissions: PreparedSubmission) -> bytes:
 
 
 def result_for(draft: Draft, board: bytes, users: int, **changes: Any) -> Result:
-    final = make_certificate(draft.deployment, draft.mechanism, stage="final", users=users)
-    result = Result(
-        deployment=draft.deployment.roster.deployment,
-        round_id=ROUND_ID,
-        outcome="published",
-        accepted=users,
-        messages=users * draft.mechanism.messages_per_user,
-        board_digest=digest(board),
-        plan_certificate=draft.signed_certificate(),
-        final_certificate=draft.deployment.identity_of("accountant").sign(final),
-    )
+    fields = settled(draft, board, users)
+    result = Result(deployment=draft.deployment.roster.deployment, round_id=ROUND_ID, **fields)
     return msgspec.structs.replace(result, **changes)
 
 
@@ -254,12 +263,26 @@ def test_a_result_of_another_key_round_or_certificate_is_refused(draft: Draft, p
         {"plan_certificate": other},
         {"final_certificate": final(stage="plan")},
         {"final_certificate": final(users=2)},
+        {"final_certificate": final(dropped=1)},
+        {"final_certificate": final(invalid=1)},
+        {"dropped": 1},
+        {"outside_alphabet": 1},
+        {"repeated_tags": 1},
         {"final_certificate": final(round_id="f" * 32)},
         {"final_certificate": final(mechanism=RRShuffle(max_value=4, randomise=Fraction(1, 2)))},
     ):
         with pytest.raises(ForeignDocumentError):
             checked(draft, prepared, msgspec.structs.replace(genuine, **changes))
-    for missing in ({"plan_certificate": None}, {"final_certificate": None}, {"messages": 11}):
+    one_lost = {"dropped": 1, "final_certificate": final(dropped=1)}
+    header = BatchHeader(
+        round_id=ROUND_ID, position=2, users=1, records=9, dropped=1, digest=genuine.board_digest or ""
+    )
+    words = tuple(
+        draft.signed_by(name, msgspec.structs.replace(header, position=position))
+        for position, name in enumerate(draft.route, start=2)
+    )
+    checked(draft, prepared, msgspec.structs.replace(genuine, **one_lost, messages=9, headers=words))
+    for missing in ({"plan_certificate": None}, {"final_certificate": None}, {"messages": 11}, one_lost):
         with pytest.raises(MalformedDocumentError):
             checked(draft, prepared, msgspec.structs.replace(genuine, **missing))
 
@@ -282,16 +305,82 @@ def test_a_missing_changed_or_doubled_message_is_evidence(
     flipped = bytes([first[0] ^ 1]) + first[1:]
     for mine, missing in (
         (flipped + rest, 1),
-        (os.urandom(width) + rest, 1),
+        (b"\1" + os.urandom(width - 1) + rest, 1),
         (rest[:width] + rest, 2),  # the first is gone, the second is there twice
         (first + rest[: 8 * width] + bytes([first[0] ^ 1]) + first[1:], 2),  # another symbol under the same tag
-        (os.urandom(len(prepared.messages)), 10),
+        (b"".join(b"\0" + os.urandom(width - 1) for _ in range(10)), 10),
     ):
         board = mine + other.messages
         found = checked(draft, prepared, result_for(draft, board, 2))
-        check_board(found, prepared.geometry, board, [other.messages])
+        assert not changed_messages(prepared.geometry, board, other.messages).any()
         with pytest.raises(ReceiptMissingError, match=f"^{missing} of 20 messages .* 1 of 2 submissions"):
             check_board(found, prepared.geometry, board, [prepared.messages, other.messages])
+
+
+def test_an_answer_that_is_not_the_boards_is_refused(draft: Draft, prepared: PreparedSubmission) -> None:
+    """An estimate of 10^6 where the truth was 13 used to be accepted: nobody looked at it."""
+    board = board_of(prepared)
+    genuine = result_for(draft, board, 1)
+    assert genuine.estimate is not None
+    for changes in (
+        {"values": (1e6,)},
+        {"values": (genuine.estimate.values[0] + 0.01,)},
+        {"values": ()},
+        {"standard_errors": (0.0,)},
+        {"lows": (genuine.estimate.lows[0] - 2,)},
+        {"highs": (genuine.estimate.highs[0] + 2, 0.0)},
+        {"mean": None},
+        {"mean": 1e6},
+        {"quantity": "histogram"},
+    ):
+        false = msgspec.structs.replace(genuine, estimate=msgspec.structs.replace(genuine.estimate, **changes))
+        with pytest.raises(FalseResultError):
+            check_board(checked(draft, prepared, false), prepared.geometry, board, [prepared.messages])
+    none = checked(draft, prepared, msgspec.structs.replace(genuine, estimate=None))
+    with pytest.raises(FalseResultError, match="no answer"):
+        check_board(none, prepared.geometry, board, [prepared.messages])
+
+
+def test_another_machines_rounding_is_no_lie(draft: Draft, prepared: PreparedSubmission) -> None:
+    board = board_of(prepared)
+    genuine = result_for(draft, board, 1)
+    assert genuine.estimate is not None
+    error, high = genuine.estimate.standard_errors[0], genuine.estimate.highs[0]
+    close = msgspec.structs.replace(genuine.estimate, standard_errors=(error * (1 + 1e-12),), highs=(high + 1,))
+    near = msgspec.structs.replace(genuine, estimate=close)
+    check_board(checked(draft, prepared, near), prepared.geometry, board, [prepared.messages])
+
+
+def test_the_word_of_every_node_is_in_the_result_and_agrees(draft: Draft, prepared: PreparedSubmission) -> None:
+    board = board_of(prepared)
+    genuine = result_for(draft, board, 1)
+
+    def header(position: int, **changes: Any) -> Signed:
+        true = BatchHeader(
+            round_id=ROUND_ID, position=position + 1, users=1, records=10, digest=genuine.board_digest or ""
+        )
+        return draft.signed_by(f"node-{position}", msgspec.structs.replace(true, **changes))
+
+    good = tuple(header(position) for position in (1, 2, 3))
+    padded = good[1].body + " " * 2**20  # a node that makes the result too long for everybody
+    key = draft.deployment.identity_of("node-2").key
+    signature = key.sign(b"shuffledp/v1/batch\x00" + padded.encode()).hex()
+    long = msgspec.structs.replace(good[1], body=padded, signature=signature)
+    checked(draft, prepared, msgspec.structs.replace(genuine, headers=good))
+    for headers, error in (
+        ((), MalformedDocumentError),
+        (good[:2], MalformedDocumentError),
+        ((good[1], good[0], good[2]), ForeignDocumentError),
+        ((good[0], good[0], good[2]), FalseResultError),
+        ((good[0], header(2, users=2, records=20), good[2]), FalseResultError),
+        ((good[0], header(2, records=9), good[2]), FalseResultError),
+        ((good[0], header(2, round_id="f" * 32), good[2]), ForeignDocumentError),
+        ((good[0], msgspec.structs.replace(good[1], signature="0" * 128), good[2]), SignatureError),
+        ((good[0], good[1], header(3, digest="0" * 64)), FalseResultError),
+        ((good[0], long, good[2]), MalformedDocumentError),
+    ):
+        with pytest.raises(error):
+            checked(draft, prepared, msgspec.structs.replace(genuine, headers=headers))
 
 
 @given(data=st.binary(max_size=400))
@@ -319,62 +408,3 @@ def test_the_bulk_look_up_agrees_with_counting(board: list[int], mine: list[int]
 def test_a_torn_board_is_our_own_misuse() -> None:
     with pytest.raises(ValueError, match="whole number"):
         changed_messages(Geometry.of(SUM, "sealed-box", 2), bytes(16), bytes(17))
-
-
-# What is kept on the device.
-
-
-def test_the_first_submission_kept_is_the_one_sent(
-    tmp_path: Path, draft: Draft, prepared: PreparedSubmission, member: Member
-) -> None:
-    store = SubmissionStore(tmp_path / "state")
-    assert store.find(ROUND_ID) is None
-    assert store.keep(prepared).submission == prepared
-    second = prepare(verified(draft), 0, member)
-    assert SubmissionStore(tmp_path / "state").keep(second).submission == prepared
-    assert store.rounds() == (ROUND_ID,)
-
-
-def test_nobody_else_can_read_what_is_kept(tmp_path: Path, prepared: PreparedSubmission) -> None:
-    store = SubmissionStore(tmp_path / "state")
-    store.keep(prepared)
-    store.add_receipt(ROUND_ID, prepared.claim)
-    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
-    assert modes == {f"{ROUND_ID}.json": 0o600}
-    assert store.load(ROUND_ID).receipt == prepared.claim
-
-
-def test_a_finished_round_is_erased_and_never_entered_again(tmp_path: Path, prepared: PreparedSubmission) -> None:
-    store = SubmissionStore(tmp_path / "state")
-    store.keep(prepared)
-    store.finish(ROUND_ID)
-    store.finish(ROUND_ID)
-    assert [path.name for path in (tmp_path / "state").iterdir()] == [f"{ROUND_ID}.done"]
-    with pytest.raises(RoundStateError, match="only once"):
-        store.keep(prepared)
-    with pytest.raises(RoundStateError, match="only once"):
-        store.load(ROUND_ID)
-
-
-def test_a_crash_while_erasing_is_made_good_at_the_next_start(tmp_path: Path, prepared: PreparedSubmission) -> None:
-    SubmissionStore(tmp_path).keep(prepared)
-    (tmp_path / f"new-{ROUND_ID}-00").write_bytes(prepared.messages)
-    (tmp_path / f"{ROUND_ID}.done").touch()
-    SubmissionStore(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [f"{ROUND_ID}.done"]
-
-
-@given(data=st.binary(max_size=100))
-def test_damaged_state_is_a_typed_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    folder = tmp_path_factory.mktemp("state")
-    (folder / f"{ROUND_ID}.json").write_bytes(data)
-    with pytest.raises(RoundStateError, match="damaged"):
-        SubmissionStore(folder).load(ROUND_ID)
-
-
-def test_an_unknown_or_unsafe_round_id_is_refused(tmp_path: Path) -> None:
-    store = SubmissionStore(tmp_path)
-    for round_id in ("f" * 32, "../escape", ""):
-        with pytest.raises(UnknownRoundError):
-            store.load(round_id)

@@ -32,6 +32,10 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("colour = 3", "colour"),
         ('log_level = "info', "broken.toml"),
         ("name = 3", "broken.toml"),
+        ("deep = " + "[" * 5000, "nested too deeply"),
+        ("deep = " + "{a=" * 5000, "nested too deeply"),
+        ('nul = "\\u0000"', "broken.toml"),
+        ("huge = " + "9" * 10_000, "broken.toml"),
     ],
 )
 def test_an_unknown_missing_or_broken_key_is_named(tmp_path: Path, line: str, named: str) -> None:
@@ -39,6 +43,14 @@ def test_an_unknown_missing_or_broken_key_is_named(tmp_path: Path, line: str, na
     file.write_text(GOOD + line + "\n")
     with pytest.raises(ConfigError, match=named):
         load_config(file, ServiceConfig)
+
+
+def test_a_path_with_a_zero_byte_and_text_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    for wrong in (GOOD.replace("keys/node-1", "keys\\u0000").encode(), GOOD.encode() + b'log_level = "\xff"'):
+        file.write_bytes(wrong)
+        with pytest.raises(ConfigError, match=r"node\.toml"):
+            load_config(file, ServiceConfig)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nacl import bindings
 
 from shuffledp_core.errors import BadBatchError, ConfigError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope
+from shuffledp_core.onion.seeds import stream
 from shuffledp_core.onion.suites import SUITES, suite_named
 
 ROUND = "00" * 16
@@ -86,6 +88,65 @@ def test_a_changed_byte_anywhere_is_noticed(suite: str, position: int, flip: int
     if not changed_only_the_ignored_bit:
         with pytest.raises(InvalidSubmissionError):
             open_envelope(geometry, ROUND, keys[0][0], bytes(envelope))
+
+
+def test_a_seal_with_a_given_ephemeral_key_is_libsodiums_own() -> None:
+    """The vector was put together from PyNaCl's `Box` and libsodium's generic hash; `crypto_box_seal_open` agrees."""
+    private = bytes(range(32))
+    public = bindings.crypto_scalarmult_base(private)
+    sealed = suite_named("sealed-box").sealer(public, b"", lambda size: bytes([7]) * size)(b"message")
+    assert sealed.hex() == (
+        "13be4feaeaf204c7fd3358fc9c00721881d174278128227ec674f37f7fe97b6d"  # the ephemeral public key
+        "18d0cd3e3e35d2f6a2ed7e5df03bd595"  # the tag
+        "7b2a226ffe75f4"
+    )
+    assert bindings.crypto_box_seal_open(sealed, public, private) == b"message"
+
+
+@given(message=st.binary(max_size=300))
+@settings(max_examples=50, deadline=None)
+def test_libsodium_opens_what_we_seal_and_we_open_what_it_seals(message: bytes) -> None:
+    suite = suite_named("sealed-box")
+    private, public = suite.generate()
+    assert bindings.crypto_box_seal_open(suite.sealer(public, b"")(message), public, private) == message
+    assert suite.opener(private, b"")(bindings.crypto_box_seal(message, public)) == message
+    assert suite.sealer(public, b"")(message) != suite.sealer(public, b"")(message)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_same_seed_gives_the_same_envelope_where_the_suite_is_reproducible(suite: str) -> None:
+    geometry = Geometry(suite=suite, hops=3, messages_per_user=4, symbol_bytes=1)
+    keys, messages = [public for _, public in keys_for(geometry)], [bytes([place]) * 17 for place in range(4)]
+    first, again = (seal_envelope(geometry, ROUND, keys, messages, stream(bytes(32))) for _ in range(2))
+    other = seal_envelope(geometry, ROUND, keys, messages, stream(bytes(31) + b"x"))
+    assert (first == again) is suite_named(suite).reproducible
+    assert other not in {first, again}
+
+
+def test_no_two_seals_of_an_envelope_share_their_ephemeral_key() -> None:
+    geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=40, symbol_bytes=1)
+    keys = keys_for(geometry)
+    envelope = seal_envelope(geometry, ROUND, [public for _, public in keys], [bytes(17)] * 40, stream(os.urandom(32)))
+    packed, shown = open_envelope(geometry, ROUND, keys[0][0], envelope), [envelope[:32]]
+    for position in (2, 3):
+        width = geometry.record_bytes(position)
+        shown += [packed[start : start + 32] for start in range(0, len(packed), width)]
+        packed = peel(geometry, ROUND, position, keys[position - 1][0], packed)
+    assert len(set(shown)) == len(shown) == 81
+
+
+def test_a_stream_is_chacha20_of_rfc_8439_and_gives_every_byte_once() -> None:
+    """Appendix A.1, test vectors 1 and 2: a key of zeros, a nonce of zeros, blocks 0 and 1."""
+    blocks = (
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
+    )
+    source = stream(bytes(32))
+    assert (source(16) + source(100) + source(12)).hex() == blocks
+    with pytest.raises(ValueError, match="32 bytes"):
+        stream(bytes(31))
 
 
 def test_an_unknown_suite_is_named_with_the_known_ones() -> None:

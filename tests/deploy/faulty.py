@@ -19,6 +19,9 @@ from composed import DEPLOY, REPOSITORY, Composed, run, until
 HERE: Final = Path(__file__).parent
 FAKETIME: Final = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketime.so.1"
 
+ANNOUNCED_SECONDS: Final = 90
+"""Publishers try a broker that was away again within a minute."""
+
 RECOVERY_SECONDS: Final = 24
 RELAY_SECONDS: Final = 30
 HASTY_RELAY_SECONDS: Final = 5
@@ -189,7 +192,7 @@ class FaultySystem(Composed):
     def retained(self, round_id: str, kind: str) -> str:
         """A document of a round as the broker keeps it, once it has one."""
         topic = f"shuffledp/v1/+/rounds/{round_id}/{kind}"
-        listen = ["mosquitto_sub", "-t", topic, "-C", "1", "-W", str(RECOVERY_SECONDS)]
+        listen = ["mosquitto_sub", "-t", topic, "-C", "1", "-W", str(ANNOUNCED_SECONDS)]
         return run(["docker", "exec", self.container("mosquitto"), *listen])
 
     def free_bytes(self, node: str) -> int:

@@ -15,7 +15,7 @@ from shuffledp_analyst.config import AnalystConfig
 from shuffledp_core.config import Section, load_config
 from shuffledp_shuffler.config import NodeConfig
 
-OVERLAYS = ("postgres", "observability", "corrupt")
+OVERLAYS = ("postgres", "observability", "corrupt", "devices")
 NODES = ("node-1", "node-2", "node-3")
 METRICS_PORT = "9100"
 LISTENING = (*NODES, "analyst", "accountant", "mosquitto")
@@ -48,7 +48,7 @@ def hardened() -> list[tuple[str, dict[str, Any]]]:
     return [pair for overlay in (None, *OVERLAYS) for pair in services(overlay).items() if "image" in pair[1]]
 
 
-@pytest.mark.parametrize("overlays", [c for size in range(4) for c in combinations(OVERLAYS, size)])
+@pytest.mark.parametrize("overlays", [c for size in range(5) for c in combinations(OVERLAYS, size)])
 def test_every_combination_of_overlays_is_a_valid_deployment(overlays: tuple[str, ...]) -> None:
     if shutil.which("docker-compose") is None and shutil.which("docker") is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
@@ -83,6 +83,35 @@ def test_nobody_meets_whom_it_should_not() -> None:
 def test_no_network_leads_out_and_nothing_is_published_without_an_overlay() -> None:
     assert all(network["internal"] for network in compose_file()["networks"].values())
     assert not [name for name, service in services().items() if "ports" in service]
+
+
+def test_devices_outside_reach_what_they_need_and_meet_nobody_else() -> None:
+    published = {name: service["ports"] for name, service in services("devices").items() if "ports" in service}
+    assert {name: [port.rpartition(":")[2] for port in ports] for name, ports in published.items()} == {
+        "node-1": ["7000"],
+        "analyst": ["7000"],
+        "mosquitto": ["1884"],
+    }
+    assert {name for name, service in services("devices").items() if "networks" in service} == set(published)
+    assert all(frozenset(pair) in MEETINGS for pair in combinations(published, 2))
+
+
+def test_devices_outside_only_read_at_the_broker_and_else_it_is_the_same() -> None:
+    def settings(name: str) -> list[str]:
+        lines = (DEPLOY / "mosquitto" / name).read_text().splitlines()
+        return [line for line in lines if line and not line.startswith("#")]
+
+    inside, outside = settings("mosquitto.conf"), settings("devices.conf")
+    assert outside == [
+        "per_listener_settings true",
+        *inside,
+        "listener 1884",
+        "allow_anonymous true",
+        "acl_file /mosquitto/config/devices.acl",
+        "max_connections 4096",
+    ]
+    assert settings("devices.acl") == ["topic read shuffledp/v1/#"]
+    assert "devices.conf" in services("devices")["mosquitto"]["command"][-1]
 
 
 def test_the_dashboards_are_published_on_this_machine_alone() -> None:

@@ -1,9 +1,11 @@
 """`make up`, `make round`, `make down` for real, with Prometheus and four fleets. Needs an engine; about 60 s."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from composed import FLEETS, USERS, USERS_OF_A_FLEET, Composed, FirstRound, run
@@ -93,12 +95,52 @@ def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(deployme
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
     """What the engine made of them; it keeps a default route in an internal network, and drops what goes there.
 
-    The one of the published dashboards has nobody in it but Prometheus.
+    The one of the published dashboards has nobody in it but Prometheus; that of devices outside translates no address.
     """
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
     networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
-    assert len(networks) == 8
-    assert [one["Name"] for one in networks if not one["Internal"]] == [f"{deployment.project}_dashboards"]
+    assert len(networks) == 9
+    outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
+    assert set(outside) == {f"{deployment.project}_{name}" for name in ("dashboards", "devices")}
+    assert outside[f"{deployment.project}_devices"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
+
+
+def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bundle_says(
+    deployment: Composed, tmp_path: Path
+) -> None:
+    ports = {name: deployment.environment[name] for name in ("NODE_1_PORT", "ANALYST_PORT")}
+    where = [
+        f"--address={name}=127.0.0.1:{ports[port]}"
+        for name, port in {"node-1": "NODE_1_PORT", "analyst": "ANALYST_PORT"}.items()
+    ]
+    enrol = ("--profile", "operator", "run", "--rm", "-T")
+    deployment.compose(*enrol, "enrol", "keys", "enrol", "/keys", "phone", *where)
+    bundle = tmp_path / "phone.bundle"
+    bundle.write_text(deployment.compose(*enrol, "--entrypoint", "cat", "enrol", "/keys/clients/phone.bundle"))
+    client = [sys.executable, "-m", "shuffledp_client.cli"]
+    run([*client, "import", str(bundle), str(tmp_path / "phone")])
+    config = str(tmp_path / "phone" / "client.toml")
+    command = [*client, "submit", "--config", config, "--value", "1", "--round", "0" * 32]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert said.returncode == 1
+    assert "0" * 32 in said.stderr  # the analyst's own word: it knows no such round
+    assert "UNAVAILABLE" not in said.stderr
+
+
+def test_devices_outside_only_read_at_the_broker(deployment: Composed) -> None:
+    """Inside, what is published at the outer door never arrives; what is published at the inner one does, at both."""
+    (broker,) = deployment.containers("mosquitto")
+    topic = ["-t", "shuffledp/v1/test"]
+
+    def publish(port: str, *message: str) -> None:
+        run(["docker", "exec", broker, "mosquitto_pub", "-p", port, "-q", "1", "-r", *topic, *message])
+
+    publish("1883", "-m", "inside")
+    publish("1884", "-m", "outside")
+    for port in ("1883", "1884"):
+        heard = run(["docker", "exec", broker, "mosquitto_sub", "-p", port, *topic, "-C", "1", "-W", "10"])
+        assert heard.strip() == "inside"
+    publish("1883", "-n")
 
 
 def test_starting_again_keeps_every_key(deployment: Composed) -> None:

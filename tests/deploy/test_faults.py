@@ -142,20 +142,18 @@ def test_a_round_needs_no_broker_and_its_result_is_announced_when_it_is_back(
         round_id = driver.open()
         driver.submit(20)
         assert driver.ask("finish") == {"accepted": 20, "verified": 20}
-        system.until_logged(system.container("analyst"), "broker away", time.time())  # tried once more, in vain
     assert round_id in system.retained(round_id, "result")
 
 
-def test_an_analyst_that_dies_ends_its_round_when_it_is_back(system: FaultySystem, driver: Driver) -> None:
-    """Handling: `Coordinator.run` takes up what its records say is not finished; the budget comes back."""
+def test_an_analyst_that_dies_goes_on_with_its_round_when_it_is_back(system: FaultySystem, driver: Driver) -> None:
+    """Handling: `Coordinator.run` takes up what its records say is not finished."""
     round_id = driver.open()
     driver.submit(19)
     with system.down("analyst"):
         pass
-    failed = driver.ask("finish", patiently=True)
-    assert failed["error"] == "RoundFailed"
-    assert "analyst was restarted" in failed["reason"]
-    until(lambda: system.charges(round_id) == ["released"], "the charge is released")
+    driver.submit(1)
+    assert driver.ask("finish", patiently=True) == {"accepted": 20, "verified": 20}
+    assert system.charges(round_id) == ["settled"]
 
 
 def test_an_analyst_that_is_frozen_while_users_submit_goes_on_with_all_of_them(
@@ -203,14 +201,13 @@ def database_fault(system: FaultySystem, fault: str) -> AbstractContextManager[N
 
 
 AWAY = "accountant: the ledger's database does not answer"
-SILENT = "accountant does not answer (DEADLINE_EXCEEDED"
 
 
-@pytest.mark.parametrize("fault", ["stopped", "cut off"])
+@pytest.mark.parametrize("fault", ["stopped", "cut off", "frozen"])
 def test_without_its_database_a_round_is_refused_by_name_and_nothing_is_charged(
     system: FaultySystem, driver: Driver, fault: str
 ) -> None:
-    """Handling: `LedgerAwayError`; behind a cut line libpq's `tcp_user_timeout`."""
+    """Handling: `LedgerAwayError`; behind a cut line libpq's `tcp_user_timeout`, on ice `connect_with_patience`."""
     before = system.reserved()
     with database_fault(system, fault):
         error, reason = driver.refused()
@@ -219,27 +216,15 @@ def test_without_its_database_a_round_is_refused_by_name_and_nothing_is_charged(
     assert system.reserved() <= before
 
 
-def test_a_frozen_database_refuses_a_round_in_time_and_what_it_charges_later_comes_back(
-    system: FaultySystem, driver: Driver
-) -> None:
-    """Handling: the analyst's bound on `Certify`; `Discarding` releases what was charged when nobody listened."""
-    before = system.reserved()
-    with database_fault(system, "frozen"):
-        error, reason = driver.refused()
-    assert error == "UnreachableError"
-    assert reason.startswith(SILENT)
-    until(lambda: system.reserved() <= before, "the charge is released")
-
-
-@pytest.mark.parametrize(("fault", "said"), [("stopped", AWAY), ("cut off", AWAY), ("frozen", SILENT)])
+@pytest.mark.parametrize("fault", ["stopped", "cut off", "frozen"])
 def test_a_database_that_is_away_while_the_round_settles_counts_it_once(
-    system: FaultySystem, driver: Driver, fault: str, said: str
+    system: FaultySystem, driver: Driver, fault: str
 ) -> None:
-    """Handling: `LedgerAwayError` is an `UnreachableError`, as is a deadline; the analyst asks again after both."""
+    """Handling: `LedgerAwayError` is an `UnreachableError`; the analyst asks again."""
     round_id, began = driver.open(), time.time()
     with database_fault(system, fault):
         driver.submit(20)
-        again = f"{re.escape(said)}.*asking again"
+        again = f"{re.escape(AWAY)}.*asking again"
         system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
     assert system.charges(round_id) == ["settled"]
@@ -346,15 +331,15 @@ AHEAD_OR_BEHIND = pytest.mark.parametrize("seconds", [HOUR, -HOUR], ids=["ahead"
 
 @CLOCKS
 @AHEAD_OR_BEHIND
-@pytest.mark.parametrize("service", ["node-1", "analyst"])
-def test_a_node_or_analyst_whose_clock_is_wrong_opens_no_round_and_says_why(
+@pytest.mark.parametrize("service", ["node-1", "analyst", "accountant"])
+def test_a_party_whose_clock_is_wrong_opens_no_round_and_says_why(
     system: FaultySystem, driver: Driver, service: str, seconds: int
 ) -> None:
-    """Handling: `check_times` at every node; without it every submission is refused until the round has failed."""
+    """Handling: `check_certificate` and `check_times` at every node: a round is certified and opened now."""
     with system.clock_off(service, seconds):
         error, reason = driver.refused()
     assert error == "ExpiredDocumentError"
-    assert reason.startswith("node-1: the round" if service == "node-1" else "node-")
+    assert reason.startswith("node-1: the certificate" if service == "node-1" else "node-")
     assert "clocks" in reason
 
 
@@ -398,9 +383,11 @@ def test_an_analyst_whose_clock_falls_back_in_an_open_round_closes_it_in_time(
 
 @CLOCKS
 @AHEAD_OR_BEHIND
-def test_an_accountants_clock_may_be_an_hour_off(system: FaultySystem, driver: Driver, seconds: int) -> None:
-    """Handling: a certificate's life is far longer than that, and begins with nothing."""
+def test_an_accountants_clock_may_jump_while_a_round_is_open(
+    system: FaultySystem, driver: Driver, seconds: int
+) -> None:
+    """Handling: nothing; only the plan's certificate has an hour that anybody looks at, when the round is opened."""
+    driver.open()
     with system.clock_off("accountant", seconds):
-        driver.open()
         driver.submit(20)
         assert driver.ask("finish") == {"accepted": 20, "verified": 20}

@@ -33,7 +33,8 @@ from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import Mechanism, RRShuffle
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import seal_envelope
+from shuffledp_core.onion.layers import binding, seal_envelope
+from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translated
@@ -402,6 +403,12 @@ class World:
         """The plain messages the analyst got, in mixed order."""
         data, width = self.sink.batches[round_.round_id], round_.geometry.plain_bytes
         return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def garbage_inside(round_: Round) -> bytes:
+    """An envelope that the entry node opens, around onions that do not."""
+    inside = secrets.token_bytes(round_.geometry.messages_per_user * round_.geometry.record_bytes(2))
+    return suite_named(round_.geometry.suite).sealer(round_.public_keys()[0], binding(round_.round_id, 1))(inside)
 
 
 def manifest_digest(round_: Round) -> str:

@@ -16,14 +16,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from shuffler_world import Round, Submission, World
+from prometheus_client import generate_latest
+from shuffler_world import Round, Running, Submission, World, garbage_inside
 
 from shuffledp_core.documents.models import RoundKey
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ConfigError, CorruptLogError
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import suite_named
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.corruption import Arrays, CorruptLog, read_log, read_logs, write_log
+from shuffledp_shuffler.node import MixNode
+from shuffledp_sim.tracing.links import join_logs
 
 USERS = 12
 
@@ -76,6 +81,34 @@ async def test_the_logs_of_all_nodes_lead_from_every_message_to_its_sender(world
         assert message in messages[sender]
 
 
+async def test_the_logs_cope_with_onions_that_were_dropped(world: World) -> None:
+    """One user's onions do not open at node 2; two accomplices share an onion, of which node 1 keeps one."""
+    corrupt(world, "node-1", "node-2")
+    await world.start_analyst()
+    await world.start()
+    round_ = await world.open()
+    honest = await submit_all(world, round_)
+    geometry, seal = round_.geometry, suite_named("sealed-box").sealer
+    outer, inner = (seal(key, binding(round_.round_id, place)) for place, key in enumerate(round_.public_keys(), 1))
+    shared = inner(world.messages(geometry)[0])
+    for _ in range(2):
+        onions = [shared, *(inner(message) for message in world.messages(geometry)[1:])]
+        await world.submit(world.submission(round_, envelope=outer(b"".join(onions))))
+    await world.submit(world.submission(round_, envelope=garbage_inside(round_)))
+    await world.close_round("node-1", round_.round_id)
+    for name in world.names:
+        assert (await world.ended(name, round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
+    logs = logs_of(world, round_)
+    counted = {place: (log.header.users, log.header.dropped, log.header.records) for place, log in logs.items()}
+    assert counted == {1: (USERS + 3, 1, 3 * USERS + 8), 2: (USERS + 3, 3, 3 * USERS + 5)}
+    board = np.frombuffer(b"".join(world.board(round_)), dtype=np.uint8).reshape(-1, geometry.plain_bytes)
+    links = join_logs(logs, board)
+    assert logs[1].credentials is not None
+    senders = [logs[1].credentials[sender].tobytes().hex() for sender in links.senders.tolist()]
+    said = dict(zip(world.board(round_), senders, strict=True))
+    assert all(said[message] == submission.credential for submission in honest for message in submission.messages)
+
+
 async def test_a_corrupt_node_says_so_in_its_key_and_in_its_status(world: World) -> None:
     corrupt(world, "node-2")
     await world.start()
@@ -94,7 +127,7 @@ async def test_a_node_that_is_not_corrupt_writes_no_link_anywhere(world: World) 
         files = {path.relative_to(state).as_posix() for path in state.rglob("*") if path.is_file()}
         entry = {"index.sqlite", "index.sqlite-wal", "index.sqlite-shm"} if name == "node-1" else set()
         folder = f"rounds/{round_.round_id}"
-        assert files == {"lock", *(f"{folder}/{file}" for file in ("record.json", *entry))}
+        assert files == {"lock", "seen", "roster-seen", *(f"{folder}/{file}" for file in ("record.json", *entry))}
     links = {row.tobytes() for row in logs_of(world, round_)[2].incoming}
     kept = b"".join(path.read_bytes() for path in (world.folder / "state").rglob("*") if path.is_file())
     assert not any(one in kept for one in links)
@@ -236,3 +269,38 @@ async def test_logs_that_are_torn_or_of_something_else_are_refused(world: World)
     (folder / "copy").mkdir()
     (folder / "copy" / name).write_bytes(whole)
     refused("second log of position 1")
+
+
+# -------------------------------------------------------------------- foreign code
+
+
+class ForeignNode(MixNode):
+    """A node of somebody else's code, as an experiment puts it in place of the honest one."""
+
+
+async def foreign(world: World, name: str) -> None:
+    """Starts a node of foreign code by the door that experiments have."""
+    node, service = build(world.config(name), node_of=ForeignNode)
+    await node.recover()
+    await service.start()
+    world.running[name] = Running(node, service)
+
+
+async def test_a_node_that_runs_foreign_code_says_that_it_is_corrupt(world: World) -> None:
+    await foreign(world, "node-1")
+    await world.start("node-2")
+    round_ = await world.open()
+    said = {key.node: key.corrupt for key in (from_json(signed.body, RoundKey) for signed in round_.keys)}
+    assert said == {"node-1": True, "node-2": False}
+    assert (await world.status("node-1", round_.round_id)).corrupt
+    assert b"shuffledp_node_corrupt 1.0" in generate_latest(world.running["node-1"].service.metrics.registry)
+
+
+async def test_foreign_code_does_not_take_up_a_round_that_was_promised_by_an_honest_node(world: World) -> None:
+    await world.start()
+    round_ = await world.open()
+    await world.hang_up()
+    await world.stop("node-1")
+    await foreign(world, "node-1")
+    status = await world.status("node-1", round_.round_id)
+    assert (status.phase, status.error, status.corrupt) == (node_pb2.ROUND_PHASE_FAILED, "NodeFault", False)

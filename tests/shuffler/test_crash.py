@@ -10,8 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from shuffler_world import Round, Submission, World
+from shuffler_world import Round, Submission, World, garbage_inside
 
+from shuffledp_core.documents.models import BatchHeader
+from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import NodeFault, ShuffleDPError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_proto.v1 import node_pb2
@@ -93,6 +95,29 @@ async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -
     await done(world, round_)
     assert sorted(world.board(round_)) == sent(submissions)
     assert world.sink.calls == 1
+
+
+async def test_a_batch_that_is_mixed_again_loses_the_same_onions(world: World) -> None:
+    """Once by a node that is killed before it commits, once after its restart; the counts are those of one mixing."""
+    await world.start("node-1")
+    second = await world.start_process("node-2", workers=1)
+    round_ = await world.open(WIDE)
+    submissions = [world.submission(round_) for _ in range(24)]
+    spoiled = world.submission(round_, envelope=garbage_inside(round_))
+    await asyncio.gather(*(world.submit(submission) for submission in (*submissions, spoiled)))
+    await world.close_round("node-1", round_.round_id)
+    await working(world, second, round_)
+    await world.kill(second)
+    assert world.record("node-2", round_.round_id).phase is Phase.MIXING
+
+    await world.start_analyst()
+    await world.start_process("node-2", workers=1)
+    await done(world, round_)
+    assert sorted(world.board(round_)) == sent(submissions)
+    header = world.record("node-2", round_.round_id).outgoing
+    assert header is not None
+    said = from_json(header.body, BatchHeader)
+    assert (said.users, said.dropped, said.records) == (25, 600, 24 * 600)
 
 
 async def test_an_entry_node_killed_right_after_the_close_mixes_and_relays(world: World) -> None:

@@ -43,7 +43,8 @@ async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) ->
         discard = verify_from(world.roster.party(name), await world.delete(name, round_.round_id), Discard)
         assert discard.forwarded
         state = world.folder / "state" / name
-        assert [path.name for path in state.rglob("*") if path.is_file()] == ["lock", f"{round_.round_id}.json"]
+        files = {path.name for path in state.rglob("*") if path.is_file()}
+        assert files == {"lock", "seen", "roster-seen", f"{round_.round_id}.json"}
 
 
 async def test_a_node_that_is_done_says_so_with_the_signed_header_of_its_batch(world: World) -> None:

@@ -135,6 +135,12 @@ def files_no_larger_than(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, heard)
 
 
+async def test_a_disk_without_room_for_the_index_is_no_damage(tmp_path: Path) -> None:
+    full = r"cannot be written .* is the disk of the state folder full"
+    with files_no_larger_than(1000), pytest.raises(NodeFault, match=full), spool(tmp_path):
+        pass
+
+
 @pytest.mark.parametrize("refused", ["envelopes", "index"])
 async def test_a_full_disk_refuses_what_comes_and_nothing_else(tmp_path: Path, refused: str) -> None:
     """Half an envelope still fits, or all of it but not its row: what is refused leaves no trace, the rest goes on."""

@@ -1,15 +1,29 @@
 """The published parameters break, ours hold. False-alarm rate: each claim is tested at 1 - 1e-9, 1e-8 for the file."""
 
+import sys
+from typing import Any
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
-from shuffledp_sim.attacks.findings import Verdict
-from shuffledp_sim.attacks.printed import run_printed
+from shuffledp_sim import cli
+from shuffledp_sim.attacks.findings import AttackReport, Verdict
+from shuffledp_sim.attacks.printed import TRIALS, run_printed
+from shuffledp_sim.audit.trials import LINES
 
 
-@pytest.mark.timeout(900)  # half a minute on two free cores, but all of it is work: a loaded machine takes longer
+def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["shuffledp", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+@pytest.mark.timeout(900)  # 8.6 million reports are drawn: a loaded machine takes its time
 def test_every_printed_statement_is_broken_and_the_accountants_hold() -> None:
-    """70 CPU seconds. A printed statement would still be refuted if each count were six standard deviations worse."""
+    """A printed statement would still be refuted if each count were six standard deviations worse."""
     report = run_printed(confidence=1 - 1e-9)
     assert report.succeeded_undefended
     assert report.defence_held
@@ -28,3 +42,37 @@ def test_too_few_trials_are_refused() -> None:
         run_printed(trials=5)
     with pytest.raises(UsageError, match="confidence"):
         run_printed(confidence=1.0)
+
+
+def test_a_quick_look_takes_a_tenth_of_the_trials_and_no_other_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[int] = []
+
+    def counted(*, trials: int, confidence: float) -> AttackReport:
+        asked.append(trials)
+        return AttackReport("printed", f"{confidence:g}", (), 0.0)
+
+    monkeypatch.setattr("shuffledp_sim.attacks.printed.run_printed", counted)
+    for more in ([], ["--quick"], ["--trials", "700"]):
+        run_command(["attack", "printed", "--format", "json", *more], monkeypatch)
+    assert asked == [TRIALS, TRIALS // 10, 700]
+    assert run_command(["attack", "printed", "--quick", "--trials", "700"], monkeypatch) == 2
+    assert "leave out --trials" in capsys.readouterr().err
+
+
+def test_every_report_that_is_drawn_is_counted_in_plain_lines_where_nobody_sees_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn(*positional: Any, **named: Any) -> list[NDArray[np.int64]]:
+        spec, _, trials, _ = positional
+        for done in range(0, 2 * trials + 1, trials):
+            named["progress"](done, 2 * trials)
+        return [np.zeros((trials, spec.alphabet), dtype=np.int64)] * 2
+
+    monkeypatch.setattr("shuffledp_sim.attacks.printed.shuffled_counts", drawn)
+    run_printed(trials=500)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "reports drawn: 0 of 860,000"
+    assert lines[-1] == "reports drawn: 860,000 of 860,000"
+    assert 3 < len(lines) <= LINES + 1

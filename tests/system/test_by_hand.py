@@ -1,66 +1,68 @@
-"""The README's path for those who run the parts themselves: an operator opens a round, people submit by hand."""
+"""docs/by-hand.md, typed: every box of the page in one shell, in an empty folder, with the programs people have."""
 
-import asyncio
-import json
+from __future__ import annotations
+
+import os
+import re
+import subprocess
 import sys
-from asyncio.subprocess import PIPE
+from collections.abc import Iterator
 from pathlib import Path
 
-from shuffledp_sim.keys.pki import write_client
-from shuffledp_sim.system.processes import LocalSystem
+import pytest
 
-POLICY = "[policy]\nepsilon = 4.0\ndelta = 1e-3\nepsilon_corrupted = inf\nnodes = 3\noperators = 3\n"
-
-
-async def run(*command: str, given: str = "") -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", *command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    async with asyncio.timeout(240):
-        out, errors = await process.communicate(given.encode())
-    return process.returncode or 0, out.decode(), errors.decode()
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "by-hand.md").read_text()
+BLOCKS: list[str] = re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-def client_config(system: LocalSystem, folder: Path, name: str, policy: str = POLICY) -> Path:
-    write_client(folder / name, system.deployment, system.population)
-    file = folder / f"{name}.toml"
-    file.write_text(
-        f'keys = "{name}"\nroster = "{system.deployment.roster_file}"\nroot_key = "{system.deployment.root_key}"\n'
-        f'state = "state-{name}"\n{policy}'
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of all living processes in the sessions of a deployment."""
+    numbers = {int(file.read_text()) for file in (folder / "run").glob("*.pid")}
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            session = os.getsid(int(entry.name)) if entry.name.isdecimal() else 0
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode() if session in numbers else ""
+        except OSError:  # it ended meanwhile
+            continue
+        found += [line] if line else []
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder; what a test that failed has left running is stopped."""
+    yield tmp_path
+    lab = tmp_path / "lab-of-mine" / "lab"
+    if processes_of(lab):
+        subprocess.run([sys.executable, "-m", "shuffledp_sim.cli", "deploy", "stop", str(lab)], check=False)
+
+
+@pytest.mark.timeout(1200)
+def test_the_page_works_as_it_is_typed(folder: Path) -> None:
+    script = "".join(f'{block}echo "box {at} ended with $?"\n' for at, block in enumerate(BLOCKS))
+    done = subprocess.run(
+        ["/bin/bash"], input=script, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    return file
+    said = done.stdout + done.stderr
+    assert re.findall(r"box \d+ ended with (\d+)", said) == ["0"] * len(BLOCKS), said
+    assert len(BLOCKS) == 11
+    assert said.count("receipt of node-1 kept") == 10, said
+    assert said.count("The answer: histogram") == 2
+    assert said.count("All your messages are on the board") == 5
+    assert said.count("genuine and right") == 1
+    assert "refused with exit code 3" in said, said
+    assert "Traceback" not in said
+    lab = folder / "lab-of-mine" / "lab"
+    assert processes_of(lab) == []
+    for log in (lab / "log").iterdir():
+        assert log.read_text().count('"broker away') <= 2, f"{log.name}: once at each stop"
 
 
-async def test_an_operator_opens_a_round_and_people_submit_and_verify(system: LocalSystem, tmp_path: Path) -> None:
-    values = {"alice": 2, "bob": 0, "carol": 1}
-    configs = {name: client_config(system, tmp_path, name) for name in values}
-    operator = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_sim.cli", "round", str(system.deployment.folder), "--mechanism",
-        "krr-histogram", "--max-value", "2", "--min-reports", "3", "--max-reports", "3", "--epsilon", "3", "--delta",
-        "1e-4", "--out", str(tmp_path / "out"), "--format", "json", stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    assert operator.stderr is not None
-    opened = (await operator.stderr.readline()).decode()
-    assert "is open" in opened
-    round_id = opened.split()[1]
-    strict = client_config(system, tmp_path, "dave", POLICY.replace("epsilon = 4.0", "epsilon = 0.1"))
-    code, _, errors = await run("shuffledp_client.cli", "submit", "--config", str(strict), "--value", "1")
-    assert code == 3
-    assert "your policy allows" in errors
-    for name, value in values.items():
-        code, said, errors = await run(
-            "shuffledp_client.cli", "submit", "--config", str(configs[name]), "--value", "-", "--round", round_id,
-            given=f"{value}\n",
-        )  # fmt: skip
-        assert code == 0, errors
-        assert "receipt of node-1" in said
-    out, errors_ = await operator.communicate()
-    assert operator.returncode == 0, errors_.decode()
-    answer = json.loads(out)
-    assert answer["accepted"] == 3
-    assert answer["true_value"] is None
-    assert (tmp_path / "out" / round_id / "plot.png").exists()
-    for config in configs.values():
-        code, said, errors = await run("shuffledp_client.cli", "verify", "--config", str(config), "--wait")
-        assert code == 0, errors
-    code, _, errors = await run("shuffledp_client.cli", "submit", "--config", str(configs["bob"]), "--value", "7")
-    assert code != 0
-    assert "Traceback" not in errors
+def test_the_readme_types_nothing_that_the_page_does_not() -> None:
+    readme = (REPOSITORY / "README.md").read_text().split("\n## Run the parts yourself\n")[1].split("\n## ")[0]
+    typed = [line.split("#")[0].strip() for line in readme.splitlines() if line.startswith("    ")]
+    assert len(typed) == 4
+    assert not [line for line in typed if line not in [line.strip() for line in PAGE.splitlines()]]

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from commands import Shell
 
+from shuffledp_core.errors import UsageError
+from shuffledp_sim.users.columns import load_column
+
 KEYS = {
     "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon", "delta", "adjacency",
     "max_distance", "epsilon_corrupted", "messages", "seconds",
@@ -56,7 +59,8 @@ def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> No
         (["--epsilon", "-1"], 2, "-1"),
         (["--delta", "1"], 2, "below 1"),
         (["--max-distance", "30"], 2, "20"),
-        (["--users", "30000"], 2, "20190"),
+        (["--max-value", "9" * 30], 2, "--max-value must be below"),
+        (["--data", "/dev/zero"], 2, "is longer than 256 MiB"),
         (["--data", "nowhere.csv"], 2, "nowhere.csv"),
         (["--colour", "red"], 2, "--colour"),
         (["--corrupt", "1,4"], 2, "from 1 to 3, the number of nodes, not 4"),
@@ -76,10 +80,62 @@ def test_bad_input_is_named_before_anything_is_started(
 def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("age,height\n3,1.7\n4,1.8\n")
-    for column, says in (("weight", "age, height"), ("height", "line 2")):
+    for column, says in (("weight", "no column 'weight'; choose one of age, height"), ("height", "line 2")):
         ended, _, errors = shuffledp("demo", "--data", "people.csv", "--column", column, "--users", "2")
         assert ended == 2
         assert says in errors
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        (b"", "a.csv", "a.csv is empty or has no header"),
+        (b"age,height\n1,2\n", "a.csv", "has several columns; choose one of age, height"),
+        (b"age\n", "a.csv", "has only 0 rows"),
+        (b"age\n\xff\n", "a.csv", "no text in UTF-8"),
+        (b"age\n1\n", "a.csv.gz", "not gzipped"),
+        (b"\x1f\x8b\x08\x00torn", "a.csv.gz", "torn"),
+        (b"age\n" + b"1" * 200_000 + b"\n", "a.csv", "field larger than"),
+    ],
+)
+def test_a_file_that_is_no_table_of_whole_numbers_is_named_with_the_cause(
+    shuffledp: Shell, tmp_path: Path, content: bytes, name: str, says: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    ended, _, errors = shuffledp("demo", "--data", name, "--users", "2")
+    assert ended == 2
+    assert says in errors
+    assert "None" not in errors
+
+
+def test_more_users_than_rows_are_drawn_with_replacement_and_the_answer_says_so(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("age\n1\n2\n\n")
+    done = demo(tmp_path, "--users", "50", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value", "3",
+                "--data", "people.csv", "--format", "json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["drawn_with_replacement_from"] == 2
+    assert sum(answer["true_value"]) == 50
+    assert min(answer["true_value"][1:3]) > 0
+    saved = json.loads((tmp_path / "out" / answer["round"] / "report.json").read_text())
+    assert saved["drawn_with_replacement_from"] == 2
+
+
+def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order() -> None:
+    first, again = (load_column(None, None, users=50_000, max_value=20, draw=True) for _ in range(2))
+    assert (first.values == again.values).all()
+    assert (len(first.values), first.drawn_from) == (50_000, 20_190)
+    rows = load_column(None, None, users=20_190, max_value=20, draw=True)
+    assert rows.drawn_from is None
+    assert abs(first.values.mean() - rows.values.mean()) < 0.2
+    with pytest.raises(UsageError, match="only 20190 rows"):
+        load_column(None, None, users=20_191, max_value=20)
+
+
+def test_a_metric_demo_with_a_smaller_distance_is_not_refused_for_a_budget_that_nobody_set(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--users", "40", "--adjacency", "metric", "--max-distance", "2", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["max_distance"] == 2
 
 
 def test_bad_input_of_the_real_command_is_no_traceback(tmp_path: Path) -> None:

@@ -30,8 +30,9 @@ from shuffledp_core.errors import (
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2
+from shuffledp_sim.attacks.exchange.rounds import charge_of
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import control_of, open_round
+from shuffledp_sim.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 
@@ -52,6 +53,20 @@ async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_work
     await restart(system, victim)
     report = await small_round(system, pool)
     assert report.accepted == USERS
+
+
+async def test_an_analyst_that_is_killed_while_nodes_mix_publishes_when_it_is_back(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
+    """The last receipt closes the round: the kill hits the closing, the mixing or the delivery, and each must do."""
+    async with control_of(system.deployment) as control:
+        opened = await open_round(control, small_plan(system))
+    await submit_some(system, pool, opened.round_id, USERS)
+    system.processes["analyst"].kill()
+    await restart(system, "analyst")
+    signed = await within_a_minute(ended(system, opened.round_id))
+    assert read_result(system.deployment, signed).accepted == USERS
+    assert await charge_of(system, opened.round_id) == "settled"
 
 
 async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem, pool: ProcessPoolExecutor) -> None:

@@ -7,8 +7,8 @@ import pytest
 from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
 from shuffledp_accountant.numerics.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_accountant.numerics.calibration.families import FAMILIES
-from shuffledp_analyst.estimators import estimate
 from shuffledp_client.randomisers import randomise
+from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_sim.cli import MechanismName

@@ -1,18 +1,20 @@
 """All that the ledger and the service ask of the numerics, in one place.
 
 A `Cost` is what one round costs its users: exact mechanism, who takes part, and the δ at which ε is stated. The
-ledger adds costs up under its own adjacency, by analysing the same mechanisms again: see `spent`.
+ledger adds costs up under its own adjacency, by analysing the same mechanisms again: see `spent` for rounds that were
+fixed in advance, and `adaptive` for those that were not.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 from shuffledp_accountant.numerics import registry
 from shuffledp_accountant.numerics.bounds import (
@@ -20,11 +22,12 @@ from shuffledp_accountant.numerics.bounds import (
     CorruptedBounds,
     Setting,
     corrupted_bounds,
+    epsilon_bounds,
     standard_error,
 )
 from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
 from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds
-from shuffledp_accountant.tabulated import Tabulated, bounds_of
+from shuffledp_accountant.tabulated import Highest, Tabulated, bounds_of
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
@@ -34,10 +37,7 @@ REGISTERED: Final = registry.ANALYSES
 """The analyses that `bounds` dispatches to; they register on import."""
 
 MOST_CURVES: Final = 12
-"""Different rounds that are composed one by one, at up to seconds for each new one; more are put together by size."""
-
-HONEST_BITS: Final = 6
-"""Leading bits of a number of honest users that are kept then: at most 1/32 of the users are given away."""
+"""Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,10 @@ class Cost:
     mechanism: Mechanism
     setting: Setting
     delta: float
+
+
+Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
+"""Rounds, in any order, or how often there is each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ def analyse(cost: Cost) -> Analysis:
     )
 
 
-def spent(costs: Sequence[Cost], adjacency: Adjacency, delta: float) -> Spent:
-    """ε under `adjacency` at `delta` of all rounds together: the smallest of the sound bounds.
+def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Spent:
+    """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the least sound bound.
 
     ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under `adjacency` and over
     its whole domain, whatever its own certificate was stated for: an ε of 0.1 per unit over {0..20} is charged to a
@@ -115,58 +119,83 @@ def spent(costs: Sequence[Cost], adjacency: Adjacency, delta: float) -> Spent:
 
     Bounds: privacy loss distributions convolved (`numerics.rounds.composition`), and basic composition, the sum of ε_i
     where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters were fixed without looking
-    at the results of earlier rounds of the same users; the rounds' randomness may be anything.
+    at the results of earlier rounds of the same users; the rounds' randomness may be anything. Where the parameters
+    may depend on results, `adaptive.spent_adaptively` counts.
 
     Args:
-        costs: the rounds, in any order; none cost 0.
+        costs: the rounds, in any order, or how often there is each; none cost 0.
         adjacency: the budget's.
         delta: the budget's, 0 < δ < 1.
     """
-    if not costs:
-        return Spent(0.0, ("nothing charged",))
-    return _spent(tuple(sorted(costs, key=repr)), adjacency, delta)
+    return _spent(rebased(costs, adjacency), delta)
+
+
+def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
+    """Each different cost under `adjacency` and over its mechanism's whole domain, and how often, in one order."""
+    times: Counter[Cost] = Counter()
+    for cost, count in Counter(costs).items():
+        setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
+        times[Cost(cost.mechanism, setting, cost.delta)] += count
+    return tuple(sorted(times.items(), key=repr))
 
 
 @lru_cache(maxsize=256)
-def _spent(costs: tuple[Cost, ...], adjacency: Adjacency, delta: float) -> Spent:
-    rebased = tuple(
-        Cost(cost.mechanism, Setting(cost.setting.users, cost.setting.honest, adjacency), cost.delta) for cost in costs
-    )
-    convolved, added = _convolved(rebased, delta), _added(rebased, delta)
+def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+    if not times:
+        return Spent(0.0, ("nothing charged",))
+    if sum(count for _, count in times) == 1:
+        return alone(times[0][0], delta)
+    convolved, added = _convolved(times, delta), _added(times, delta)
     return min(convolved, added, key=lambda bound: bound.epsilon)
 
 
-def _convolved(costs: tuple[Cost, ...], delta: float) -> Spent:
-    times = Counter((cost.mechanism, cost.setting) for cost in costs)
-    if len(times) > MOST_CURVES:
-        times = Counter((cost.mechanism, _coarser(cost.setting)) for cost in costs)
+def alone(cost: Cost, delta: float) -> Spent:
+    """What one round costs at `delta` when there is no other, under its setting's adjacency."""
     try:
-        bounds = compose_bounds(
-            [Round(Tabulated(spec), setting, count) for (spec, setting), count in times.items()], delta
-        )
+        bounds = bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
     return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
 
 
-def _coarser(setting: Setting) -> Setting:
-    """Fewer honest users, so that rounds of similar sizes share a curve.
+def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+    alike: Counter[tuple[Mechanism, Setting]] = Counter()
+    for cost, count in times:
+        alike[cost.mechanism, cost.setting] += count
+    try:
+        bounds = compose_bounds(_rounds(alike, delta), delta)
+    except (CannotCertify, UsageError) as refusal:
+        return Spent(math.inf, (f"no finite bound: {refusal}",))
+    return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
 
-    Sound: count the others as dishonest and tell the adversary what they sent; what is left is a round of the
-    remaining honest users alone, and the whole view is computed from it.
+
+def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
+    """The rounds to be convolved: each kind by itself, or, of too many kinds, neighbours in ε together.
+
+    Sound: a group is counted at the largest of its members' curves, at every ε.
     """
-    dropped = max(0, setting.honest.bit_length() - HONEST_BITS)
-    honest = setting.honest >> dropped << dropped
-    return Setting(honest, honest, setting.adjacency, setting.max_distance)
+    if len(alike) <= MOST_CURVES:
+        return [Round(Tabulated(spec), setting, count) for (spec, setting), count in alike.items()]
+
+    def epsilon(item: tuple[Mechanism, Setting]) -> float:
+        return epsilon_bounds(Tabulated(item[0]), replace(item[1], adjacency=Adjacency.STANDARD), delta).certified
+
+    ordered = sorted(alike, key=epsilon)
+    cuts = [len(ordered) * number // MOST_CURVES for number in range(MOST_CURVES + 1)]
+    groups = [tuple(ordered[low:high]) for low, high in pairwise(cuts)]
+    return [Round(Highest(group), group[0][1], sum(alike[member] for member in group)) for group in groups]
 
 
-def _added(costs: tuple[Cost, ...], delta: float) -> Spent:
+def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
     nothing = Spent(math.inf, ("no finite bound: the rounds' deltas together exceed the budget's",))
-    if sum(Fraction(cost.delta) for cost in costs) > Fraction(delta):
+    if sum(Fraction(cost.delta) * count for cost, count in times) > Fraction(delta):
         return nothing
     try:
-        epsilons = [bounds_of(cost.mechanism, cost.setting, cost.delta).certified for cost in costs]
+        epsilons = [
+            epsilon_bounds(Tabulated(cost.mechanism), cost.setting, cost.delta).certified * count
+            for cost, count in times
+        ]
     except (CannotCertify, UsageError):
         return nothing
-    # Every partial sum is rounded at most once, by half a unit in the last place.
-    return Spent(sum(epsilons) * (1 + 2**-52 * len(epsilons)), ("basic composition: sum of epsilons",))
+    # Every product and every partial sum is rounded once, by half a unit in the last place.
+    return Spent(sum(epsilons) * (1 + 2**-51 * len(epsilons)), ("basic composition: sum of epsilons",))

@@ -12,8 +12,9 @@ from typing import Final
 from shuffledp_accountant.analysis import Analysis, Cost, analyse, largest_distance
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
-from shuffledp_core.errors import DocumentError, ExpiredDocumentError
+from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
 
@@ -34,7 +35,9 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
     return Cost(mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta)
 
 
-def final_cost(plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float) -> tuple[Cost, Analysis]:
+def final_cost(
+    plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float, losses: Losses = NO_LOSSES
+) -> tuple[Cost, Analysis]:
     """What the reports that arrived cost, and its analysis.
 
     More honest reports than planned never weaken the guarantee, but they may weaken its bound (each further user
@@ -46,15 +49,24 @@ def final_cost(plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: fl
         mechanism: what ran.
         accepted: reports that arrived, more than `plan.colluding`.
         planned: ε certified for the plan, nats.
+        losses: messages of these reports that do not count; they leave fewer honest ones (core's `losses`).
 
     Raises:
-        CannotCertify: no sound bound is known.
+        CannotCertify: no sound bound is known, or no honest report may be left.
     """
+    least = plan.min_reports - plan.colluding
+    honest = honest_reports(accepted, plan.min_reports, least, mechanism.messages_per_user, losses)
+    if honest < 1:
+        raise CannotCertify(
+            f"{losses.dropped} dropped and {losses.invalid} invalid messages of {accepted} reports may be those of all "
+            "honest users: nothing can be certified for this round"
+        )
     cost = cost_of(plan, mechanism, accepted)
+    cost = replace(cost, setting=replace(cost.setting, honest=honest))
     analysis = analyse(cost)
-    if analysis.bounds.certified <= planned or accepted <= plan.min_reports:
+    if analysis.bounds.certified <= planned or honest <= least:
         return cost, analysis
-    fewer = replace(cost, setting=replace(cost.setting, honest=plan.min_reports - plan.colluding))
+    fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer)
     return (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
 
@@ -69,6 +81,7 @@ def certificate(
     account: Account,
     issued_at: int,
     lifetime: int,
+    losses: Losses = NO_LOSSES,
 ) -> Certificate:
     """The certificate of a round.
 
@@ -82,11 +95,14 @@ def certificate(
         account: the charge's place in the ledger.
         issued_at: milliseconds since 1970.
         lifetime: milliseconds from then on during which it may be relied upon.
+        losses: messages that do not count, of a final certificate.
     """
     if stage not in {PLAN, FINAL}:
         raise ValueError(f"stage must be {PLAN!r} or {FINAL!r}, not {stage!r}")
     bounds, setting = analysis.bounds, cost.setting
-    holds = bounds.certified <= plan.epsilon
+    dishonest = losses.dishonest(cost.mechanism.messages_per_user)
+    refuted = dishonest > plan.colluding or setting.honest < plan.min_reports - plan.colluding
+    holds = bounds.certified <= plan.epsilon and not refuted
     return Certificate(
         deployment=deployment,
         round_id=round_id,
@@ -106,12 +122,14 @@ def certificate(
         ),
         corrupted=CorruptedGuarantee(epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta),
         standard_error=analysis.standard_error,
-        assumptions=_assumptions(stage, cost, len(plan.route)),
-        basis=_basis(plan, analysis, account, holds=holds),
+        assumptions=_assumptions(stage, cost, len(plan.route), losses),
+        basis=(*_basis(plan, analysis, account), *_refutation(plan, setting.honest, dishonest)),
         holds=holds,
         ledger=account.position,
         issued_at=issued_at,
         expires_at=issued_at + lifetime,
+        dropped=losses.dropped,
+        invalid=losses.invalid,
     )
 
 
@@ -119,7 +137,8 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
     """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
 
     1. It may still be relied upon.
-    2. What holds has a finite ε, the bounds are in order, and a standard guarantee covers every change.
+    2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change, and the reports
+       that the lost messages come from are not counted on as whole.
     3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
 
     Args:
@@ -147,6 +166,13 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "
             f"of {largest_distance(claimed.mechanism)}; do not rely on it"
         )
+    losses = Losses(claimed.dropped, claimed.invalid)
+    most = claimed.users - losses.spoiled(claimed.mechanism.messages_per_user)
+    if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
+        raise DocumentError(
+            f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which lost {losses.dropped} "
+            f"and {losses.invalid} messages: at most {most} are whole; do not rely on it"
+        )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     found = analyse(Cost(claimed.mechanism, setting, claimed.delta))
     for name, said, truth in (
@@ -173,8 +199,14 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
+def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[str, ...]:
     users, honest = cost.setting.users, cost.setting.honest
+    lost = (
+        f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood in a batch again, and "
+        f"{losses.invalid} on the board are of users who do not follow the protocol"
+        if losses != NO_LOSSES
+        else ""
+    )
     counted = (
         f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so many"
         if stage == FINAL
@@ -182,8 +214,8 @@ def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
     )
     return (
         counted,
-        f"at least {honest} of the mixed reports are those of users who follow the protocol, the protected user among "
-        "them; reports that an entry node or an enrolment authority makes up are not",
+        f"at least {honest} of the mixed reports are whole reports of users who follow the protocol, the protected "
+        f"user among them; reports that an entry node or an enrolment authority makes up are not{lost}",
         f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh randomness, and its round "
         "key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",
@@ -191,12 +223,26 @@ def _assumptions(stage: str, cost: Cost, nodes: int) -> tuple[str, ...]:
     )
 
 
-def _basis(plan: RoundPlan, analysis: Analysis, account: Account, *, holds: bool) -> tuple[str, ...]:
+def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]:
+    """Where the plan's own assumption is known to be wrong."""
+    if dishonest > plan.colluding:
+        return (
+            f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding users, and the board shows "
+            f"at least {dishonest}",
+        )
+    if honest < plan.min_reports - plan.colluding:
+        return (
+            f"the plan's assumption does NOT hold: it counts on {plan.min_reports - plan.colluding} whole reports of "
+            f"honest users, and {honest} may be left",
+        )
+    return ()
+
+
+def _basis(plan: RoundPlan, analysis: Analysis, account: Account) -> tuple[str, ...]:
     position = account.position
     lines = [*analysis.bounds.basis, *(f"all nodes corrupt: {line}" for line in analysis.corrupted.basis)]
     lines += [f"ledger: {line}" for line in account.basis]
-    lines.append("ledger: the parameters of the rounds charged do not depend on results of earlier rounds")
-    if not holds:
+    if not analysis.bounds.certified <= plan.epsilon:
         got = analysis.bounds.certified
         what = f"epsilon is {got:.6g}" if math.isfinite(got) else "no finite epsilon can be certified"
         lines.append(f"the planned epsilon {plan.epsilon:g} does NOT hold: {what}")

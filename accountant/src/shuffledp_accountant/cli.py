@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +17,33 @@ from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import load_roster
 from shuffledp_core.logs import configure_logs
+from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if wanted:
+        typer.echo(f"shuffledp-accountant {version('shuffledp-accountant')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+]
 
 
 @app.command()
-def serve(config: Annotated[Path, typer.Option(help="TOML file; deploy/config has a sample of every key.")]) -> None:
+def serve(
+    config: Annotated[Path, typer.Option(help="TOML file; deploy/config has a sample of every key.")],
+    *,
+    _: VersionOption = False,
+) -> None:
     """Calibrates, certifies, and keeps the privacy budget."""
     settings = load_config(config, AccountantConfig)
     configure_logs(settings.log_level)
-    roster = load_roster(settings.roster, settings.root_key)
+    roster = load_roster(settings.roster, settings.root_key, settings.state)
     accountant, ledger = open_accountant(settings, roster)
     try:
         asyncio.run(_serve(settings, roster, accountant))
@@ -42,6 +59,7 @@ async def _serve(settings: AccountantConfig, roster: Roster, accountant: Account
 
 def main() -> None:
     """Entry point: our own errors become one line and an exit code."""
+    prepare_terminal()
     try:
         app()
     except ShuffleDPError as error:

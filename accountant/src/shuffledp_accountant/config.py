@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from shuffledp_core.config import Section, ServiceConfig
-from shuffledp_core.privacy import Adjacency
+from shuffledp_core.privacy import Adjacency, Composition
 
 LEDGER_URL: Final = "SHUFFLEDP_LEDGER_URL"
 """Environment variable with the ledger's database URL; where it has a password, this is the place for it."""
@@ -15,11 +15,15 @@ _MAX_DAYS: Final = 3660
 
 
 class PopulationConfig(Section, frozen=True, kw_only=True):
-    """What a population may spend: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`)."""
+    """What a population may spend: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`).
+
+    `composition` is adaptive, unless it is known that no round's parameters depend on the results of earlier ones.
+    """
 
     epsilon: float
     delta: float
     adjacency: Adjacency = Adjacency.STANDARD
+    composition: Composition = Composition.ADAPTIVE
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < float("inf"):

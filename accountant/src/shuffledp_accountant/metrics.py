@@ -36,6 +36,9 @@ class AccountantMetrics(ServiceMetrics):
         self._limit = gauge("shuffledp_accountant_epsilon_limit", "Budget of the population", "population")
         self._spent = gauge("shuffledp_accountant_epsilon_spent", "Spent and reserved", "population")
         self._left = gauge("shuffledp_accountant_epsilon_left", "Budget less what is spent", "population")
+        self._if_fixed = gauge(
+            "shuffledp_accountant_epsilon_if_fixed", "Spent if all parameters were fixed in advance", "population"
+        )
         self._delta = gauge("shuffledp_accountant_delta", "The delta of the population's budget", "population")
         self._charges = gauge("shuffledp_accountant_charges", "Rounds in the ledger", "population", "state")
         self._read = gauge("shuffledp_accountant_ledger_up", "1 when the ledger could be read the last time")
@@ -87,6 +90,6 @@ class AccountantMetrics(ServiceMetrics):
         self._delta.labels(population).set(statement.budget.delta)
         self._spent.labels(population).set(statement.spent.epsilon)
         self._left.labels(population).set(statement.left)
-        states = [charge.state for charge in statement.charges]
+        self._if_fixed.labels(population).set(statement.if_fixed)
         for state in State:
-            self._charges.labels(population, state.value).set(states.count(state))
+            self._charges.labels(population, state.value).set(statement.charges.get(state, 0))

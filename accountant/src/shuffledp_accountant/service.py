@@ -24,11 +24,12 @@ from shuffledp_accountant.ledger.charges import (
     stored_final_certificate,
     stored_plan_certificate,
 )
-from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Entry, Ledger
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import Discard, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import (
@@ -47,6 +48,9 @@ from shuffledp_core.transport.tls import CLIENT, OPERATOR
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 NAME: Final = "shuffledp_proto.v1.Accountant"
+
+MOST_READERS: Final = 4
+"""Queries of budgets at a time; others wait in the event loop, for as long as their callers do."""
 
 _ANALYST: Final = frozenset({"analyst"})
 
@@ -118,12 +122,13 @@ class Accountant:
 
         return self._ledger.reserve(asked, signed)  # 4
 
-    def settle(self, round_id: str, accepted: int, headers: Sequence[bytes]) -> bytes:
+    def settle(self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0) -> bytes:
         """The signed final certificate for the reports that arrived; docs/protocol.md, "Close", docs/adr/0004.
 
         1. A round that is settled for this number gets its stored answer.
         2. The plan allows so many reports.
-        3. Every node of the route signed that it relayed exactly so many (core's `check_headers`).
+        3. Every node of the route signed that it relayed exactly so many, and how many onions were dropped (core's
+           `check_headers`).
         4. Certify what really was mixed, replace the charge and store the certificate, both or neither.
 
         Raises:
@@ -145,13 +150,15 @@ class Accountant:
         mechanism = charge.cost.mechanism
         route = [self._roster.party(name) for name in plan.route]  # 3
         words = [Signed.from_bytes(header) for header in headers]
-        check_headers(words, route, round_id, mechanism.messages_per_user, accepted)
-        cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon)  # 4
+        losses = Losses(check_headers(words, route, round_id, mechanism.messages_per_user, accepted), invalid)
+        cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, cost, analysis.bounds.certified)
 
         def signed(account: Account) -> bytes:
             deployment, issued = self._roster.deployment, self._clock()
-            document = certificate(FINAL, deployment, round_id, plan, cost, analysis, account, issued, self._lifetime)
+            document = certificate(
+                FINAL, deployment, round_id, plan, cost, analysis, account, issued, self._lifetime, losses
+            )
             return self._identity.sign(document).to_bytes()
 
         return self._ledger.settle(round_id, real, signed)
@@ -188,6 +195,10 @@ class Accountant:
         """What the population has spent and has left. Raises `UsageError` for one without a budget."""
         return self._ledger.statement(population)
 
+    def page(self, population: str, after: int, most: int) -> tuple[Statement, list[Entry]]:
+        """The statement, and a page of the charges behind the entry `after`. Raises as `Ledger.entries`."""
+        return self._ledger.statement(population), self._ledger.entries(population, after, most)
+
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
             raise RoundStateError(f"a discard of {signed.signer!r} means nothing here: the route is {', '.join(route)}")
@@ -222,6 +233,8 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         # One change at a time in this process: two would only compute one of the compositions in vain. Each comes to
         # its end even when its caller hangs up: the release that follows must find what was still charged.
         self._changing = asyncio.Lock()
+        # Each query holds its place until its thread is done, so a database that is silent holds no more threads.
+        self._reading = asyncio.Semaphore(MOST_READERS)
         self._log = structlog.get_logger()
 
     def _certified(self, stage: str) -> None:
@@ -248,7 +261,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         """See accountant.proto."""
         async with self._changing:
             signed = await in_thread(
-                self._accountant.settle, request.round_id, request.accepted, tuple(request.headers)
+                self._accountant.settle, request.round_id, request.accepted, tuple(request.headers), request.invalid
             )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
         self._certified(FINAL)
@@ -273,22 +286,27 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.GetBudgetResponse:
         """See accountant.proto. An infinite ε: no finite bound."""
-        statement = await asyncio.to_thread(self._accountant.budget, request.population)
+        most = request.most_entries or MOST_ENTRIES
+        async with self._reading:
+            statement, page = await in_thread(self._accountant.page, request.population, request.after_entry, most)
         return accountant_pb2.GetBudgetResponse(
             limit_epsilon=statement.budget.epsilon,
             delta=statement.budget.delta,
             spent_epsilon=statement.spent.epsilon,
             left_epsilon=statement.left,
+            composition=statement.budget.composition.value,
+            if_fixed_epsilon=statement.if_fixed,
+            charges={state.value: count for state, count in statement.charges.items()},
             entries=[
                 accountant_pb2.LedgerEntry(
-                    entry=charge.entry,
-                    round_id=charge.round_id,
-                    state=charge.state.value,
-                    epsilon=charge.epsilon,
-                    delta=charge.cost.delta,
-                    mechanism=to_json(charge.cost.mechanism).decode(),
+                    entry=entry.entry,
+                    round_id=entry.round_id,
+                    state=entry.state.value,
+                    epsilon=entry.epsilon,
+                    delta=entry.cost.delta,
+                    mechanism=to_json(entry.cost.mechanism).decode(),
                 )
-                for charge in statement.charges
+                for entry in page
             ],
         )
 
@@ -308,7 +326,9 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
-    budgets = {name: Budget(one.epsilon, one.delta, one.adjacency) for name, one in config.populations.items()}
+    budgets = {
+        name: Budget(one.epsilon, one.delta, one.adjacency, one.composition) for name, one in config.populations.items()
+    }
     ledger = Ledger.open(config.ledger_url, budgets, system_clock)
     lifetime = round(config.certificate_days * 86_400_000)
     return Accountant(identity, roster, ledger, lifetime, system_clock), ledger

@@ -29,7 +29,7 @@ class Analyst:
 
 def assemble(config: AnalystConfig) -> Analyst:
     """The analyst of a configuration. Raises `ConfigError` for keys or a state folder that cannot be used."""
-    roster = load_roster(config.roster, config.root_key)
+    roster = load_roster(config.roster, config.root_key, config.state)
     identity = load_party(roster, "analyst", config.name, config.keys)
     metrics = AnalystMetrics(config)
     announcer = None if config.broker is None else Announcer(config.broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,23 @@ from shuffledp_core.config import load_config
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.state import claim_state
+from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if wanted:
+        typer.echo(f"shuffledp-analyst {version('shuffledp-analyst')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+]
 
 
 async def serve(config: AnalystConfig) -> None:
@@ -28,7 +43,11 @@ async def serve(config: AnalystConfig) -> None:
 
 
 @app.command()
-def _run(config: Annotated[Path, typer.Option(help="TOML file; see deploy/config for a sample")]) -> None:
+def _run(
+    config: Annotated[Path, typer.Option(help="TOML file; see deploy/config for a sample")],
+    *,
+    _: VersionOption = False,
+) -> None:
     """Runs the analyst: opens rounds, reads the shuffled messages, publishes results."""
     settings = load_config(config, AnalystConfig)
     configure_logs(settings.log_level)
@@ -41,6 +60,7 @@ def _run(config: Annotated[Path, typer.Option(help="TOML file; see deploy/config
 
 def main() -> None:
     """Entry point: one line on standard error and the error's exit code when something is wrong."""
+    prepare_terminal()
     try:
         app()
     except ShuffleDPError as error:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from shuffledp_analyst.batches import let_through, read_header
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
+from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
 from shuffledp_analyst.opening import read_plan
 from shuffledp_analyst.progress import ENDED, Event, Progress
@@ -21,14 +23,18 @@ from shuffledp_core.documents.models import BatchHeader, Result, Roster
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import (
     AccessDenied,
+    DocumentError,
     RoundFailed,
     RoundStateError,
     ShuffleDPError,
     UnknownRoundError,
+    UnreachableError,
 )
 from shuffledp_core.keys import verify_from
-from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_proto.v1 import batch_pb2
+
+BOARD_BYTES: Final = 2**16
+"""One piece of a board: what is kept for every reader that does not read."""
 
 
 class Coordinator:
@@ -54,11 +60,18 @@ class Coordinator:
         """Background task of the process: takes up what a crash interrupted, then waits for the first broken round.
 
         A round that cannot even fail (its record cannot be written) takes the process down: after the restart the
-        record says what to do. Cancelling this stops all rounds where they are.
+        record says what to do. A record that cannot be read does not: it is set aside. Cancelling this stops all rounds
+        where they are.
         """
         for round_id in self._around.records.unfinished():
-            progress = self._progress[round_id] = Progress()
-            self._start(round_id, self._take_up(round_id, progress))
+            try:
+                life = self._taken_up(round_id)
+            except (DocumentError, UnknownRoundError, OSError) as error:
+                self._log.error("unreadable record set aside", round=round_id, reason=str(error))
+                with suppress(OSError):
+                    self._around.records.set_aside(round_id)
+            else:
+                self._start(round_id, life)
         try:
             await self._broken.wait()
             for task in self._tasks:
@@ -88,17 +101,31 @@ class Coordinator:
 
         task.add_done_callback(over)
 
-    async def _take_up(self, round_id: str, progress: Progress) -> None:
-        around = self._around
-        route = around.records.plan(round_id).route
-        if not around.records.has_ended(round_id):
-            self._log.warning("interrupted round", round=round_id)
-            error = RoundFailed("the analyst was restarted while the round was open; open a new one")
-            await end_failed(around, round_id, route, error, progress)
-        elif self._result(round_id).outcome == "published":
-            await end_published(around, round_id, route, progress)
-        else:
-            await end_failed(around, round_id, route, None, progress)
+    def _taken_up(self, round_id: str) -> Coroutine[Any, Any, None]:
+        """What is left to do for a round that an earlier process began.
+
+        Raises:
+            DocumentError, UnknownRoundError, OSError: its plan or its result cannot be read.
+        """
+        around, progress = self._around, Progress()
+        plan = around.records.plan(round_id)
+        if around.records.has_ended(round_id):
+            published = self._result(round_id).outcome == "published"
+            self._progress[round_id] = progress
+            if published:
+                return end_published(around, round_id, plan.route, progress)
+            return end_failed(around, round_id, plan.route, None, progress)
+        self._log.warning("interrupted round", round=round_id)
+        running = RunningRound(around, round_id, plan)
+        try:
+            running.resume()
+        except ShuffleDPError as error:
+            self._progress[round_id] = progress
+            refused = RoundFailed(f"the analyst was restarted and cannot go on with the round: {error}; open a new one")
+            return end_failed(around, round_id, plan.route, refused, progress)
+        self._rounds[round_id] = self._newest = running
+        self._progress[round_id] = running.progress
+        return running.run()
 
     def _result(self, round_id: str) -> Result:
         signed = Signed.from_bytes(self._around.records.result(round_id))
@@ -154,6 +181,10 @@ class Coordinator:
         self.result(round_id)
         raise RoundStateError(f"round {round_id} has ended already")
 
+    async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
+        """Rounds, newest first, and whether there are older ones; see `listing.page_of_rounds`."""
+        return await asyncio.to_thread(page_of_rounds, self._around.records, after, limit)
+
     # For the last node
 
     async def deliver(self, peer: str, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
@@ -162,16 +193,19 @@ class Coordinator:
         Raises:
             AccessDenied: the caller is not the last node of that round.
             UnknownRoundError: no such round here.
+            UnreachableError: the round is not taken up yet after a restart; the sender tries again.
             ShuffleDPError: as `RunningRound.deliver`.
         """
-        data = await read_header(parts)
-        header = verify_from(self._roster.party(peer), Signed.from_bytes(data), BatchHeader)
+        signed = Signed.from_bytes(await read_header(parts))
+        header = verify_from(self._roster.party(peer), signed, BatchHeader)
         plan = self._around.records.plan(header.round_id)
         if peer != plan.route[-1]:
             raise AccessDenied(f"{peer!r} is not the last node of round {header.round_id}; only that one delivers")
         running = self._rounds.get(header.round_id)
         if running is not None and running.round.stage is not Stage.FAILED:
-            await running.deliver(header, parts)
+            await running.deliver(signed, header, parts)
+        elif running is None and not self._around.records.has_ended(header.round_id):
+            raise UnreachableError(f"round {header.round_id} is not taken up yet after a restart; send the batch again")
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
@@ -192,6 +226,10 @@ class Coordinator:
         """The signed result; `UnknownRoundError` until the round has ended."""
         return self._around.records.result(round_id)
 
+    def discards(self, round_id: str) -> tuple[bytes, ...]:
+        """The nodes' signed discards of a round so far."""
+        return self._around.records.discards(round_id)
+
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets; `UnknownRoundError` when there is none."""
         return _file_chunks(self._around.records.board(round_id))
@@ -200,6 +238,6 @@ class Coordinator:
 async def _file_chunks(path: Path) -> AsyncIterator[tuple[int, bytes]]:
     with path.open("rb") as file:
         offset = 0
-        while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        while data := await asyncio.to_thread(file.read, BOARD_BYTES):
             yield offset, data
             offset += len(data)

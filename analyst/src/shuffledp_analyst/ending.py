@@ -65,7 +65,7 @@ async def end_failed(
     The nodes are asked once before the failure is announced, so that the budget is back by then if they all answer.
     `error` is None for a round whose failed result is on disk already.
     """
-    discarding = Discarding(around.peers, round_id, route, release=True)
+    discarding = Discarding(around, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
         around.records.fail(round_id, around.failed_result(round_id, error))
@@ -79,7 +79,7 @@ async def end_failed(
 async def end_published(around: Surroundings, round_id: str, route: Sequence[str], progress: Progress) -> None:
     """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
     around.announce_end(round_id, progress)
-    await Discarding(around.peers, round_id, route, release=False).persist(around.config.discard_seconds)
+    await Discarding(around, round_id, route, release=False).persist(around.config.discard_seconds)
     around.records.finish(round_id)
 
 
@@ -90,8 +90,9 @@ class Discarding:
     its layer nothing can be read. docs/protocol.md, section "Discards".
     """
 
-    def __init__(self, peers: Peers, round_id: str, route: Sequence[str], *, release: bool) -> None:
-        self._peers = peers
+    def __init__(self, around: Surroundings, round_id: str, route: Sequence[str], *, release: bool) -> None:
+        self._peers = around.peers
+        self._records = around.records
         self._round_id = round_id
         self._missing = list(route)
         self._discards: list[Signed] = []
@@ -102,6 +103,7 @@ class Discarding:
         """One call to everybody who is missing; whether nothing is left to do."""
         answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
         self._missing = [name for name, answered in zip(self._missing, answers, strict=True) if not answered]
+        self._records.keep_discards(self._round_id, self._discards)  # devices ask for them, with the result
         if self._missing or not self._release:
             return not self._missing
         try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shuffledp_analyst.estimators import check_informative
 from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.losses import Losses, honest_reports
 from shuffledp_core.documents.models import (
     Certificate,
     Countersignature,
@@ -30,6 +30,7 @@ from shuffledp_core.errors import (
     RoundKeyError,
     UsageError,
 )
+from shuffledp_core.estimation import check_informative
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
@@ -115,7 +116,9 @@ def check_plan_certificate(
     return certificate
 
 
-def check_final_certificate(signed: Signed, accountant: Party, plan: Certificate, accepted: int) -> Certificate:
+def check_final_certificate(
+    signed: Signed, accountant: Party, plan: Certificate, accepted: int, losses: Losses
+) -> Certificate:
     """The accountant's word on the reports that arrived: the plan's certificate but for what depends on their number.
 
     Raises:
@@ -132,13 +135,15 @@ def check_final_certificate(signed: Signed, accountant: Party, plan: Certificate
         ("route", certificate.route, plan.route),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
+        ("dropped", certificate.dropped, losses.dropped),
+        ("invalid", certificate.invalid, losses.invalid),
     ):
         _same(certificate, field, found, wanted)
-    colluding = plan.users - plan.honest
-    if certificate.honest > accepted - colluding:  # fewer may be counted where more would only loosen the bound
+    most = honest_reports(accepted, plan.users, plan.honest, plan.mechanism.messages_per_user, losses)
+    if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(
-            f"the final certificate counts on {certificate.honest} honest users; with {accepted} reports and "
-            f"{colluding} colluding users there are at most {accepted - colluding}"
+            f"the final certificate counts on {certificate.honest} honest users; with {accepted} reports, "
+            f"{plan.users - plan.honest} colluding users and what was lost there are at most {most}"
         )
     return certificate
 

@@ -77,10 +77,10 @@ class Peers:
             response = await stub.Certify(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
-    async def settle(self, round_id: str, accepted: int, headers: Sequence[Signed]) -> Signed:
+    async def settle(self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int) -> Signed:
         """The final certificate, on the batch headers of all nodes in the route's order. Not verified yet."""
         request = accountant_pb2.SettleRequest(
-            round_id=round_id, accepted=accepted, headers=[one.to_bytes() for one in headers]
+            round_id=round_id, accepted=accepted, headers=[one.to_bytes() for one in headers], invalid=invalid
         )
         async with self._accountants() as stub:
             response = await stub.Settle(request, timeout=self._config.certify_seconds)

@@ -2,26 +2,37 @@
 
     plan.json          first: the round exists and must be brought to an end
     announcement.json  the round was announced
+    closing            the entry node may have been told to close: the batch may come
+    header.json        the signed header of the final batch, written before `batch`
     batch.part         the final batch while it arrives; batch: it is complete
+    attempts           how often a process began to decode the complete batch, until one has
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
+    discards.json      the nodes' signed discards so far
     finished           the nodes were told, the budget was seen to: nothing is left to do
 
-The result is the commit point: a folder without one is a round that was interrupted and has failed.
+The result is the commit point. A folder without one is a round that was interrupted: it goes on where its files leave
+it, and has failed if it was never announced. One that cannot be read is renamed to set-aside-<round>, and left alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from shuffledp_core.documents.models import RoundPlan
-from shuffledp_core.documents.signed import Signed, from_json, to_json
-from shuffledp_core.errors import UnknownRoundError
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
+from shuffledp_core.errors import RoundFailed, UnknownRoundError
+
+MAX_DISCARD_BYTES: Final = 4096
+"""Several times what a discard takes; a node signs its own text, and its length must not keep others' from devices."""
 
 _ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -59,13 +70,22 @@ class Records:
         """What was announced; `UnknownRoundError` when nothing was."""
         return self._read(round_id, "announcement.json")
 
+    def mark_closing(self, round_id: str) -> None:
+        """Remembers that the entry node is about to be told to close."""
+        _write(self._path(round_id) / "closing", b"")
+
+    def is_closing(self, round_id: str) -> bool:
+        """Whether the entry node may have been told to close."""
+        return (self._path(round_id) / "closing").exists()
+
     def batch_part(self, round_id: str) -> Path:
         """Where the final batch arrives."""
         return self._path(round_id) / "batch.part"
 
-    def commit_batch(self, round_id: str) -> Path:
-        """The batch has arrived, is verified and synced: its lasting place."""
+    def commit_batch(self, round_id: str, header: Signed) -> Path:
+        """The batch behind this header has arrived, is verified and synced: its lasting place."""
         batch = self.batch(round_id)
+        _write(batch.with_name("header.json"), header.to_bytes())
         self.batch_part(round_id).replace(batch)
         _sync(batch.parent)
         return batch
@@ -73,6 +93,29 @@ class Records:
     def batch(self, round_id: str) -> Path:
         """Where the complete batch lies until it is published."""
         return self._path(round_id) / "batch"
+
+    def batch_header(self, round_id: str) -> Signed | None:
+        """The header of the complete batch of a round without a result; None when no batch is complete.
+
+        Raises:
+            MalformedDocumentError: the file is damaged.
+        """
+        batch = self.batch(round_id)
+        board = batch.with_name("board")
+        if board.exists():  # killed in the middle of `publish`
+            board.replace(batch)
+        return Signed.from_bytes(self._read(round_id, "header.json")) if batch.exists() else None
+
+    def count_attempt(self, round_id: str) -> int:
+        """How often the complete batch began to be decoded, this time included, and never was."""
+        path = self._path(round_id) / "attempts"
+        attempts = path.stat().st_size + 1 if path.exists() else 1
+        _write(path, bytes(attempts))
+        return attempts
+
+    def forget_attempts(self, round_id: str) -> None:
+        """The complete batch is decoded."""
+        (self._path(round_id) / "attempts").unlink(missing_ok=True)
 
     def batch_bytes(self, round_id: str) -> int:
         """Length of the complete batch, whether it is published already or not."""
@@ -83,10 +126,19 @@ class Records:
             return self.board(round_id).stat().st_size
 
     def publish(self, round_id: str, result: Signed) -> None:
-        """The batch becomes the public board and the round ends; after this returns it stays published."""
-        batch = self.batch(round_id)
+        """The batch becomes the public board and the round ends; after this returns it stays published.
+
+        Raises:
+            RoundFailed: the result is longer than any document may be; nothing was changed.
+        """
+        batch, data = self.batch(round_id), result.to_bytes()
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise RoundFailed(
+                f"the result would have {len(data)} bytes, and nobody reads a document of more than "
+                f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
+            )
         batch.replace(batch.with_name("board"))
-        _write(batch.with_name("result.json"), result.to_bytes())
+        _write(batch.with_name("result.json"), data)
 
     def fail(self, round_id: str, result: Signed) -> None:
         """The round ends without a board: whatever arrived is erased first."""
@@ -98,6 +150,19 @@ class Records:
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
         return self._read(round_id, "result.json")
+
+    def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
+        """What the nodes of the route signed so far. One that is padded is left out: all travel beside the result."""
+        short = [one for one in discards if len(one.to_bytes()) <= MAX_DISCARD_BYTES]
+        _write(self._path(round_id) / "discards.json", msgspec.json.encode(short))
+
+    def discards(self, round_id: str) -> tuple[bytes, ...]:
+        """What `keep_discards` kept last, one signed document each."""
+        try:
+            data = self._read(round_id, "discards.json")
+        except UnknownRoundError:
+            return ()
+        return tuple(one.to_bytes() for one in msgspec.json.decode(data, type=list[Signed]))
 
     def has_ended(self, round_id: str) -> bool:
         """Whether there is a result."""
@@ -114,15 +179,31 @@ class Records:
         """Nothing is left to do for this round."""
         _write(self._path(round_id) / "finished", b"")
 
+    def newest_first(self) -> list[tuple[int, str]]:
+        """Every round there is: when it was opened (nanoseconds since 1970), and its identifier."""
+        found = []
+        for folder in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # killed before the plan was written: no round
+                if _ROUND_ID.fullmatch(folder.name):
+                    found.append(((folder / "plan.json").stat().st_mtime_ns, folder.name))
+        return sorted(found, reverse=True)
+
     def unfinished(self) -> Iterator[str]:
         """Rounds for which something is left to do after a restart; folders without a plan are swept away."""
         for folder in sorted(self._folder.iterdir()):
-            if not _ROUND_ID.fullmatch(folder.name) or (folder / "finished").exists():
+            if not (_ROUND_ID.fullmatch(folder.name) and folder.is_dir()) or (folder / "finished").exists():
                 continue
             if (folder / "plan.json").exists():
                 yield folder.name
             else:  # killed before the plan was written: nobody was asked for anything
                 shutil.rmtree(folder)
+
+    def set_aside(self, round_id: str) -> Path:
+        """Puts the folder of a round that cannot be read where no later start finds it; its new place."""
+        aside = self._folder / f"set-aside-{round_id}"
+        self._path(round_id).rename(aside)
+        _sync(self._folder)
+        return aside
 
     def _read(self, round_id: str, name: str) -> bytes:
         try:

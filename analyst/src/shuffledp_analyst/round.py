@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from shuffledp_core.documents.losses import most_dropped
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
 from shuffledp_core.onion.geometry import Geometry
@@ -83,7 +84,7 @@ class Round:
 
         1. It is for this round and for the position behind the last node.
         2. Its reports are as many as the entry node accepted, or as the manifest allows while that is not known.
-        3. Its records are reports times messages per report.
+        3. Its records are reports times messages per report, less those dropped, which are not too many.
 
         Raises:
             ForeignDocumentError: step 1.
@@ -105,9 +106,12 @@ class Round:
                 f"the batch holds {header.users} reports where the manifest allows "
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
-        if header.records != header.users * self.geometry.messages_per_user:  # 3
+        messages = self.geometry.messages_per_user  # 3
+        most = most_dropped(header.users, self.plan.min_reports - self.plan.colluding, messages)
+        if not 0 <= header.dropped <= most or header.records != header.users * messages - header.dropped:
             raise BadBatchError(
-                f"{header.users} reports of {self.geometry.messages_per_user} messages are not {header.records} records"
+                f"{header.users} reports of {messages} messages, less {header.dropped} dropped of at most {most}, are "
+                f"not {header.records} records"
             )
         return header.records * self.geometry.plain_bytes
 

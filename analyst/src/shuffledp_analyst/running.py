@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
 
 from shuffledp_analyst.batches import check_digest, let_through, spool
-from shuffledp_analyst.decoding import decode
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
-from shuffledp_analyst.estimators import estimate
 from shuffledp_analyst.metrics import PUBLISHED, View
 from shuffledp_analyst.opening import (
     check_corrupt,
@@ -35,10 +33,13 @@ from shuffledp_analyst.progress import (
     Progress,
 )
 from shuffledp_analyst.round import Round, Stage
-from shuffledp_core.documents.headers import check_headers
-from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Result, RoundPlan
-from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.decoding import decode
+from shuffledp_core.documents.headers import check_headers, check_size
+from shuffledp_core.documents.losses import Losses
+from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, Result, RoundPlan
+from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import (
+    CountMismatchError,
     MalformedDocumentError,
     NodeFault,
     RoundFailed,
@@ -47,9 +48,14 @@ from shuffledp_core.errors import (
     UnreachableError,
     by_code,
 )
+from shuffledp_core.estimation import estimate
+from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_proto.v1 import batch_pb2
+
+MAX_ATTEMPTS: Final = 3
+"""How many processes try to decode a batch when none of them survives it."""
 
 T = TypeVar("T")
 
@@ -103,7 +109,9 @@ class RunningRound:
         if not self._failure.done():
             self._failure.set_result(error)
 
-    async def deliver(self, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
+    async def deliver(
+        self, signed: Signed, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]
+    ) -> None:
         """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
 
         1. A repeat of the committed batch is let through and accepted.
@@ -124,13 +132,14 @@ class RunningRound:
             except OSError as error:
                 self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
                 raise
-            self._judge(lambda: self._commit(header, found))  # 4
+            self._judge(lambda: self._commit(signed, header, found))  # 4
             self._delivered.set()
 
-    def _commit(self, header: BatchHeader, found: str) -> None:
+    def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:
         check_digest(header, found)
+        check_size(signed.signer, len(signed.to_bytes()))
         self.round.delivered(header)
-        self._around.records.commit_batch(self._id)
+        self._around.records.commit_batch(self._id, signed)
 
     def _judge(self, check: Callable[[], T]) -> T:
         try:
@@ -142,6 +151,39 @@ class RunningRound:
             raise
 
     # The life of a round
+
+    def resume(self) -> None:
+        """Instead of the opening: takes up a round that an earlier process announced, where its records leave it.
+
+        Nodes and accountant are asked again for what they said: closing, statuses, headers and the settlement are
+        idempotent, and the batch lies verified on the disk.
+
+        1. The announcement is our own, its certificate the accountant's.
+        2. Until the entry node may have been told to close, submissions go on until their closing time.
+        3. A batch that was complete is the last node's.
+
+        Raises:
+            UnknownRoundError: the round was never announced.
+            DocumentError: step 1 or 3, the files are not what was written.
+        """
+        around = self._around
+        data = around.records.announcement(self._id)  # 1
+        own = around.identity
+        manifest = verify(from_json(data, Announcement).manifest, Manifest, own.name, own.public_key)
+        certificate = verify_from(self._peers.accountant, manifest.certificate, Certificate)
+        self._certificate = manifest.certificate, certificate
+        self._closes_at = manifest.closes_at
+        self.round.opened(manifest.geometry)
+        self.opened.set_result(data)
+        self.progress.report(Event(ACCEPTING, total=self.round.plan.max_reports))
+        if not around.records.is_closing(self._id):  # 2
+            around.publish(manifest_topic(around.deployment, self._id), data)
+            return
+        self.round.end_submissions()
+        header = around.records.batch_header(self._id)  # 3
+        if header is not None:
+            self.round.delivered(verify_from(self._peers.node(self.round.plan.route[-1]), header, BatchHeader))
+            self._delivered.set()
 
     async def run(self) -> None:
         """From opening to the end, and until nothing is left to do. Only a stop of the process cuts it short."""
@@ -177,9 +219,10 @@ class RunningRound:
             self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
 
     async def _live(self, watchers: list[asyncio.Task[None]]) -> None:
-        announcement = await self._open()
+        announcement = await self._open() if self.round.stage is Stage.PLANNED else None
         watchers += [asyncio.ensure_future(self._watch(name)) for name in self.round.plan.route]
-        self.opened.set_result(announcement)
+        if announcement is not None:
+            self.opened.set_result(announcement)
         await self._accept()
         await self._await_batch()
         draft = await self._decode()
@@ -242,6 +285,7 @@ class RunningRound:
     def _keep_header(self, name: str, data: bytes) -> None:
         """Takes a node's word on the batch it relayed; all of them are verified together, before the settlement."""
         try:
+            check_size(name, len(data))  # it goes into the result
             self._headers[name] = Signed.from_bytes(data)
         except MalformedDocumentError as error:
             raise NodeFault(f"{name} is done but gave no header of the batch it relayed: {error}") from error
@@ -256,13 +300,11 @@ class RunningRound:
 
     async def _accept(self) -> None:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        left = (self._closes_at - self._around.clock()) / 1000
-        try:
-            await asyncio.wait_for(self._close_now.wait(), max(left, 0.0))
-        except TimeoutError:
-            self._log.info("closing time")
+        if self.round.stage is Stage.OPEN:
+            await self._await_closing_time()
+            self._around.records.mark_closing(self._id)
+            self.round.end_submissions()
         entry = self.round.plan.route[0]
-        self.round.end_submissions()
         accepted = await self._peers.persistently(lambda: self._peers.close(entry, self._id))
         self.round.closed(accepted)
         self._around.withdraw(self._id)
@@ -270,6 +312,13 @@ class RunningRound:
             Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports, seconds=loop.time() - started)
         )
         self._log.info("submissions closed", accepted=accepted)
+
+    async def _await_closing_time(self) -> None:
+        left = (self._closes_at - self._around.clock()) / 1000
+        try:
+            await asyncio.wait_for(self._close_now.wait(), max(left, 0.0))
+        except TimeoutError:
+            self._log.info("closing time")
 
     async def _await_batch(self) -> None:
         seconds = self._around.config.mix_timeout_seconds
@@ -297,13 +346,20 @@ class RunningRound:
     async def _decode(self) -> Result:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         accepted, batch = self.round.decoding()
+        if self._around.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
+            raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
         signed, certificate = self._certified()
         mechanism = certificate.mechanism
         geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route))
         self.progress.report(Event(DECODING, total=batch.records))
         packed = np.memmap(self._around.records.batch(self._id), dtype=np.uint8, mode="r")
-        board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted)
-        answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted)
+        board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped)
+        answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid)
+        if batch.dropped or board.invalid:
+            self._log.warning(
+                "messages lost", dropped=batch.dropped, outside_alphabet=board.outside, repeated_tags=board.repeated
+            )
+        self._around.records.forget_attempts(self._id)
         self.progress.report(Event(DECODING, "", board.messages, board.messages, loop.time() - started))
         self._around.metrics.messages.inc(board.messages)
         return Result(
@@ -315,6 +371,9 @@ class RunningRound:
             board_digest=batch.digest,
             estimate=answer,
             plan_certificate=signed,
+            dropped=batch.dropped,
+            outside_alphabet=board.outside,
+            repeated_tags=board.repeated,
         )
 
     async def _settle(self, draft: Result) -> Result:
@@ -322,13 +381,18 @@ class RunningRound:
         self.round.certifying()
         self.progress.report(Event(CERTIFYING, total=1))
         certificate, accepted = self._certified()[1], draft.accepted
+        losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
         headers = [self._headers[name] for name in self.round.plan.route]
         nodes = [self._peers.node(name) for name in self.round.plan.route]
-        check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
-        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, accepted, headers))
-        check_final_certificate(signed, self._peers.accountant, certificate, accepted)
+        dropped = check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
+        if dropped != losses.dropped:
+            raise CountMismatchError(
+                f"the last node delivered a batch with {losses.dropped} onions dropped, and says {dropped} of it now"
+            )
+        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, accepted, headers, losses.invalid))
+        check_final_certificate(signed, self._peers.accountant, certificate, accepted, losses)
         self.progress.report(Event(CERTIFYING, "", 1, 1, loop.time() - started))
-        return msgspec.structs.replace(draft, final_certificate=signed)
+        return msgspec.structs.replace(draft, final_certificate=signed, headers=tuple(headers))
 
     def _publish(self, result: Result) -> None:
         """The commit point. An abort that was answered a moment ago still counts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from typing import Final
 
 import grpc
@@ -11,7 +12,6 @@ from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.coordinator import Coordinator
 from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_core.documents.models import Roster
-from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.rpc_errors import Context, Rules
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name
@@ -28,7 +28,7 @@ RULES: Final[Rules] = {
     **{f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR}) for method in ("GetManifest", "GetResult", "GetBoard")},
     **{
         f"/{_CONTROL}/{method}": frozenset({OPERATOR})
-        for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound")
+        for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound", "ListRounds")
     },
     f"/{_SINK}/AddBatch": frozenset({"node"}),
 }
@@ -55,7 +55,8 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetResultResponse:
         """See analyst.proto."""
-        return analyst_pb2.GetResultResponse(result=self._coordinator.result(request.round_id))
+        result = self._coordinator.result(request.round_id)
+        return analyst_pb2.GetResultResponse(result=result, discards=self._coordinator.discards(request.round_id))
 
     async def GetBoard(  # noqa: N802
         self,
@@ -116,6 +117,16 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         self._coordinator.abort(request.round_id, request.reason)
         return analyst_pb2.AbortRoundResponse()
 
+    async def ListRounds(  # noqa: N802
+        self,
+        request: analyst_pb2.ListRoundsRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.ListRoundsResponse:
+        """See analyst.proto."""
+        page, more = await self._coordinator.page_of_rounds(request.after, request.limit)
+        rounds = [analyst_pb2.RoundSummary(**asdict(one)) for one in page]
+        return analyst_pb2.ListRoundsResponse(rounds=rounds, more=more)
+
 
 class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
     """The end of the chain of nodes."""
@@ -127,8 +138,7 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
         """See batch.proto."""
-        async with draining(request_iterator):
-            await self._coordinator.deliver(peer_name(context), request_iterator)
+        await self._coordinator.deliver(peer_name(context), request_iterator)
         return batch_pb2.AddBatchResponse()
 
 

@@ -1,4 +1,4 @@
-"""Afterwards: is the result genuine, and are a user's messages on the published board, once and unchanged?
+"""Afterwards: is the result genuine, is its answer the board's, and are a user's messages there, once and unchanged?
 
 `check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once, in
 O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check itself.
@@ -12,17 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from shuffledp_client.answer import check_answer
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.verification import ACCOUNTANT, ANALYST, FINAL
 from shuffledp_core.documents.digests import digest, document_digest
-from shuffledp_core.documents.models import Certificate, Result, Roster
-from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.losses import Losses
+from shuffledp_core.documents.models import BatchHeader, Certificate, Result, Roster
+from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
     BadBatchError,
+    CountMismatchError,
+    FalseResultError,
     ForeignDocumentError,
     MalformedDocumentError,
     ReceiptMissingError,
     RoundFailed,
+    RoundStateError,
     by_code,
 )
 from shuffledp_core.keys import verify_from
@@ -45,11 +51,12 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     2. The round completed.
     3. It rests on the certificate that the submission was prepared under.
     4. The final certificate is the accountant's, for this round and mechanism, of stage "final", and for the
-       accepted reports.
-    5. It counts m messages for every accepted report.
+       accepted reports and the messages that were lost.
+    5. It counts m messages for every accepted report, less those that the nodes dropped.
+    6. Every node of the certified route signed a header for exactly these reports, the last one for exactly this board.
 
     Raises:
-        DocumentError: step 1, 3, 4 or 5.
+        DocumentError: step 1, 3, 4, 5 or 6.
         RoundFailed: step 2; the class is the one that the analyst names, if it is a kind of `RoundFailed`.
     """
     result = verify_from(roster.the(ANALYST), signed, Result)  # 1
@@ -69,12 +76,46 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     _same("the final certificate", (final.stage, str(final.users)), (FINAL, str(result.accepted)))
     if final.mechanism != plan.mechanism:
         raise ForeignDocumentError("the final certificate is for another mechanism than the one you ran")
-    if result.messages != result.accepted * prepared.geometry.messages_per_user:  # 5
-        raise MalformedDocumentError(
-            f"the result counts {result.messages} messages, which is not {prepared.geometry.messages_per_user} for "
-            f"each of {result.accepted} reports; keep the receipt: it is evidence"
+    losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)
+    if Losses(final.dropped, final.invalid) != losses:
+        raise ForeignDocumentError(
+            f"the final certificate is for {final.dropped} dropped and {final.invalid} invalid messages, the result "
+            f"counts {losses.dropped} and {losses.invalid}"
         )
+    per_user = prepared.geometry.messages_per_user
+    if result.messages != result.accepted * per_user - result.dropped:  # 5
+        raise MalformedDocumentError(
+            f"the result counts {result.messages} messages, which is not {per_user} for each of {result.accepted} "
+            f"reports, less {result.dropped} dropped ones; keep the receipt: it is evidence"
+        )
+    _check_route(result, plan, roster)  # 6
     return VerifiedResult(result, final, result.board_digest)
+
+
+def _check_route(result: Result, plan: Certificate, roster: Roster) -> None:
+    route = [roster.party(name) for name in plan.route]
+    if len(result.headers) != len(route):
+        raise MalformedDocumentError(
+            f"the result carries {len(result.headers)} batch headers, its route has {len(route)} nodes: without "
+            "the word of each of them nobody knows how many reports were mixed"
+        )
+    try:
+        dropped = check_headers(
+            result.headers, route, result.round_id, plan.mechanism.messages_per_user, result.accepted
+        )
+    except (RoundStateError, CountMismatchError) as error:  # of a round that is over: a lie, not a state
+        raise FalseResultError(f"{error}; keep the result: it is evidence") from error
+    if dropped != result.dropped:
+        raise FalseResultError(
+            f"the analyst says that {result.dropped} messages were dropped, the nodes signed for {dropped}; keep the "
+            "result: it is evidence"
+        )
+    delivered = from_json(result.headers[-1].body, BatchHeader).digest
+    if delivered != result.board_digest:
+        raise FalseResultError(
+            f"the board's digest is {result.board_digest} by the analyst's word, {delivered} by that of "
+            f"{route[-1].name}, who delivered it: one of them lies; keep the result: it is evidence"
+        )
 
 
 def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]) -> None:
@@ -82,6 +123,7 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
 
     1. The board has the length and the digest that the analyst signed.
     2. Each message `symbol || tag` is on it, and no other message carries its tag.
+    3. The estimate is the one that its symbols give.
 
     Args:
         verified: of this round.
@@ -92,6 +134,7 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
     Raises:
         BadBatchError: step 1.
         ReceiptMissingError: step 2; says how many messages of how many submissions are not there.
+        FalseResultError: step 3; `BadBatchError` for a board that no answer rests on.
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
         raise BadBatchError(f"the board has {len(board)} bytes, {verified.result.messages} messages were announced")
@@ -104,6 +147,7 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
             f"{int(changed.sum())} of {changed.size} messages are not on the board unchanged, of "
             f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is evidence"
         )
+    check_answer(verified.result, verified.final.mechanism, geometry, board)  # 3
 
 
 def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:

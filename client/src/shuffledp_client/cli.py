@@ -1,4 +1,4 @@
-"""`shuffledp-client`: submit a value to a round, and verify afterwards that it arrived.
+"""`shuffledp-client`: submit a value to a round, verify that it arrived, show it when it did not, import a bundle.
 
 Exit codes: 2 for usage and configuration, 3 for a refusal by the user's policy, 1 otherwise.
 """
@@ -6,24 +6,50 @@ Exit codes: 2 for usage and configuration, 3 for a refusal by the user's policy,
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shuffledp_client.board import VerifiedResult
+from shuffledp_client.bundle import CONFIG, install, read_bundle
+from shuffledp_client.bundle import renew as renew_device
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
+from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_core.config import load_config
+from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import ShuffleDPError, UsageError
+from shuffledp_core.keys import read_file, read_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.terminal import prepare_terminal
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The device's configuration (TOML).")]
 RoundOption = Annotated[str | None, typer.Option("--round", help="Round id.")]
+
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if wanted:
+        typer.echo(f"shuffledp-client {version('shuffledp-client')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+@app.callback(help=__doc__)
+def _options(*, _: VersionOption = False) -> None:
+    """What every command shares."""
 
 
 @app.command()
@@ -60,6 +86,79 @@ def verify(
     _report(asyncio.run(device.verify(round_id or device.only_round(), wait=wait)))
 
 
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The device's bundle, as `shuffledp keys enrol` made it.")],
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder; with --renew, the device's own.")],
+    *,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Only roster and TLS pair, of a later bundle of the same device.")
+    ] = False,
+) -> None:
+    """Makes a device's folder from its bundle, and shows what it will agree to."""
+    bundle = read_bundle(file)
+    if renew:
+        roster = renew_device(bundle, folder)
+        typer.echo(f"{bundle.name} has roster {roster.serial} of {roster.deployment} and its TLS pair now.")
+        return
+    config, roster = install(bundle, folder)
+    typer.echo(f"{bundle.name} is a device of {roster.deployment}. Compare the root key with that of who runs it:")
+    typer.echo(config.root_key)
+    typer.echo(f"Its policy, yours to change in {folder / CONFIG}:")
+    for name in config.policy.__struct_fields__:
+        typer.echo(f"  {name} = {getattr(config.policy, name)}")
+    typer.echo(f"The bundle is a secret and no more needed: erase {file}.")
+
+
+@app.command()
+def evidence(
+    config: ConfigOption,
+    out: Annotated[Path, typer.Option("--out", help="A new folder for evidence.json and board.bin.")],
+    round_id: RoundOption = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the report is written down.")] = False,
+) -> None:
+    """Write what shows that messages with a receipt are missing on the board. It reveals your randomised report."""
+    device = _device(config)
+    bundle, board = asyncio.run(device.evidence(round_id or device.only_round()))
+    if not yes:
+        typer.confirm(
+            "Whoever reads this evidence learns your randomised report of this round, and that it is yours; the mixing "
+            "does not protect it any more, the noise that you added still does. Write it?",
+            abort=True,
+            err=True,
+        )
+    _write_new(out, {"evidence.json": to_json(bundle), "board.bin": board})
+    typer.echo(f"Evidence and board are in {out}; anybody checks them with `shuffledp-client check-evidence {out}`.")
+
+
+@app.command("check-evidence")
+def check_evidence_(
+    folder: Annotated[Path, typer.Argument(help="With evidence.json and board.bin.")],
+    roster: Annotated[Path, typer.Option("--roster", help="The deployment's signed roster.")],
+    root_key: Annotated[str, typer.Option("--root-key", help="Its root key, in hex, from a source that you trust.")],
+) -> None:
+    """Check somebody's evidence against roster and board. No keys and no network are needed."""
+    bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
+    shown = check_evidence(bundle, read_roster(roster, root_key), read_file(folder / "board.bin", "board"))
+    typer.echo(
+        f"It holds. {shown.missing} of {shown.messages} messages of a submission that was acknowledged for round "
+        f"{shown.round_id} are not on its board. One of these did it, and nothing here says which: "
+        f"{', '.join(shown.suspects)}."
+    )
+
+
+def _write_new(folder: Path, files: dict[str, bytes]) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        for name, data in files.items():
+            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write evidence to {folder} ({error.strerror}); name a new folder") from error
+
+
 def _device(config: Path) -> Device:
     loaded = load_config(config, ClientConfig)
     configure_logs(loaded.log_level)
@@ -79,13 +178,19 @@ def _report(verified: VerifiedResult) -> None:
     epsilon = "none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}"
     unit = " per unit" if final.adjacency is Adjacency.METRIC else ""
     typer.echo(f"All your messages are on the board of round {result.round_id}, unchanged.")
-    typer.echo(f"{result.accepted} reports; certified ε = {epsilon}{unit}, δ = {final.delta:.3g}.")
+    sys.stdout.write(f"{result.accepted} reports; certified ε = {epsilon}{unit}, δ = {final.delta:.3g}.\n")
+    if final.dropped or final.invalid:
+        typer.echo(
+            f"Not counted: {final.dropped} messages that nodes dropped, {result.outside_alphabet} with a symbol "
+            f"outside the alphabet, {result.repeated_tags} with a repeated tag."
+        )
     if not final.holds:
         typer.echo("The round stayed below its certified target: fewer honest reports than planned.")
 
 
 def main() -> None:
     """Entry point: one line for what went wrong, and its exit code."""
+    prepare_terminal()
     try:
         app()
     except ShuffleDPError as error:

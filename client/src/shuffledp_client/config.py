@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from shuffledp_client.policy import Policy
+from shuffledp_client.state import KEPT_BYTES
 from shuffledp_client.submission import Member
 from shuffledp_core.config import BrokerConfig, Section
 from shuffledp_core.documents.models import Credential, Roster
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, DocumentError
 from shuffledp_core.keys import load_identity, parse_hex_key, read_file
+
+MAX_EVIDENCE_DAYS: Final = 3660
+"""Ten years: what is kept says which messages were the user's."""
 
 
 class ClientConfig(Section, frozen=True, kw_only=True):
@@ -23,8 +30,12 @@ class ClientConfig(Section, frozen=True, kw_only=True):
         state: folder of this one user for what must survive a crash.
         policy: what a round may ask for at most.
         broker: where announcements are; None: only the analyst is asked.
+        addresses: host:port by party, where a device outside finds it other than at the roster's address. It need not
+            be trusted: TLS asks for the party's name wherever it is.
         broker_seconds: how long to wait for the broker before the analyst is asked.
         wait_seconds: how long `--wait` waits after the closing time for the result.
+        evidence_days: how long after its closing time an unsettled round is kept; then it is erased.
+        kept_bytes: what may be kept of all rounds together; beyond it no new round is entered.
         log_level: "debug", "info", "warning" or "error".
     """
 
@@ -34,9 +45,32 @@ class ClientConfig(Section, frozen=True, kw_only=True):
     state: Path
     policy: Policy
     broker: BrokerConfig | None = None
+    addresses: dict[str, str] = msgspec.field(default_factory=dict)
     broker_seconds: float = 3.0
     wait_seconds: float = 600.0
+    evidence_days: float = 30.0
+    kept_bytes: int = KEPT_BYTES
     log_level: str = "warning"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.evidence_days <= MAX_EVIDENCE_DAYS:
+            raise ValueError(f"evidence_days must be above 0 and at most {MAX_EVIDENCE_DAYS}, not {self.evidence_days}")
+        if self.kept_bytes < 1:
+            raise ValueError(f"kept_bytes must be at least 1, not {self.kept_bytes}")
+
+    def require_addresses(self, roster: Roster) -> Roster:
+        """The roster with the addresses of this configuration. Raises `ConfigError` for one that cannot be meant."""
+        for name, address in self.addresses.items():
+            host, _, port = address.rpartition(":")
+            if name not in {party.name for party in roster.parties}:
+                raise ConfigError(f"addresses.{name}: the roster of {roster.deployment!r} has no such party")
+            if not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+                raise ConfigError(f"addresses.{name} must be host:port, not {address!r}")
+        parties = tuple(
+            msgspec.structs.replace(party, address=self.addresses.get(party.name, party.address))
+            for party in roster.parties
+        )
+        return msgspec.structs.replace(roster, parties=parties)
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

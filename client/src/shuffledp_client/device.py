@@ -8,19 +8,23 @@ from typing import Final
 
 from shuffledp_client.board import VerifiedResult, check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
+from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
-from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_client.verification import ANALYST, VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
+    EvidenceError,
     ReceiptMissingError,
     RoundFailed,
     RoundStateError,
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import load_roster
+from shuffledp_core.keys import load_roster, verify_from
 
 POLL_SECONDS: Final = 0.5
 """Between two questions for a result that is not there yet."""
@@ -43,9 +47,10 @@ class Device:
         self._config = config
         self._backoff = backoff or Backoff()
         self._clock = clock
-        self._roster = load_roster(config.roster, config.root_key)
+        self._roster = config.require_addresses(load_roster(config.roster, config.root_key, config.state, clock))
         self._member, self._population = load_member(config.keys, self._roster)
-        self._store = SubmissionStore(config.state)
+        self._store = SubmissionStore(config.state, config.kept_bytes)
+        self._store.expire(clock(), 86_400 * config.evidence_days)
 
     async def find_round(self, round_id: str | None = None) -> VerifiedRound:
         """The verified announcement of this round, or of one that is open now; see `transport.find_round`."""
@@ -75,7 +80,7 @@ class Device:
             kept = self._store.find(verified.round_id)
             if kept is None:
                 prepared = prepare(verified, value, self._member)
-                kept = self._store.keep(prepared)
+                kept = self._store.keep(prepared, verified.announcement)
                 return await self._send(kept, repeated=kept.submission != prepared)
         return await self._send(kept, repeated=True)
 
@@ -88,27 +93,38 @@ class Device:
         return Submitted(submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated)
 
     def only_round(self) -> str:
-        """The round of the one submission that is kept; `RoundStateError` when there is none or more than one."""
-        rounds = self._store.rounds()
+        """The round of the one submission that waits for its result; of the one that is kept, if none waits.
+
+        Raises:
+            RoundStateError: there is none, or more than one.
+        """
+        kept = self._store.rounds()
+        rounds = tuple(one for one in kept if self._store.load(one).result is None) or kept
         if len(rounds) != 1:
             raise RoundStateError(f"{len(rounds)} submissions wait for verification here; name one with --round")
         return rounds[0]
 
     async def verify(self, round_id: str, *, wait: bool = False) -> VerifiedResult:
-        """Checks result, certificates and board of a round that was submitted to; then erases what was kept of it.
+        """Checks result, certificates, answer and board of a round that was submitted to; then erases what was kept.
 
-        What is kept stays when the check fails: with the receipt it is the user's evidence. A round that failed by
-        a genuine result is over as well, and is erased.
+        What is kept stays when a check fails: with the receipt it is the user's evidence. It also stays when the
+        analyst says that the round failed, until every node of its route has signed that nothing left it.
 
         Raises:
             UnknownRoundError: nothing was submitted from here, or there is no result (yet).
+            RoundFailed: it failed; the message says whether anything is kept.
             ReceiptMissingError: messages are not on the board.
             SubmissionClosedError: they are not, but no receipt was ever given for them; erased, as it proves nothing.
         """
         kept = self._store.load(round_id)
         submission = kept.submission
         async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
-            verified = await self._result(analyst, submission, wait=wait)
+            signed, discards = await self._ending(analyst, submission, wait=wait)
+            try:
+                verified = check_result(submission, self._roster, signed)
+            except RoundFailed as error:  # only a genuine result says so
+                raise self._failed(kept, signed, discards, error) from error
+            self._keep_result(kept, signed)
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
         try:
@@ -123,18 +139,50 @@ class Device:
         self._store.finish(round_id)
         return verified
 
-    async def _result(self, analyst: AnalystReader, submission: PreparedSubmission, *, wait: bool) -> VerifiedResult:
+    def _failed(self, kept: Kept, signed: Signed, discards: tuple[Signed, ...], error: RoundFailed) -> RoundFailed:
+        """Keeps or erases a round that failed by the analyst's word; the error to raise."""
+        round_id = kept.submission.round_id
+        missing = still_open(kept.announcement, self._roster, discards)
+        if kept.receipt is None or not missing:
+            self._store.finish(round_id)
+            return error
+        self._keep_result(kept, signed)
+        return type(error)(
+            f"{error}; receipt and messages are kept for {self._config.evidence_days:g} days: {', '.join(missing)} did "
+            "not sign that nothing was forwarded; ask again later"
+        )
+
+    def _keep_result(self, kept: Kept, signed: Signed) -> None:
+        if kept.result != signed:
+            self._store.add_result(kept.submission.round_id, signed)
+
+    async def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
+        """What shows that messages with a receipt are missing, checked, and the board that lacks them.
+
+        Raises:
+            UnknownRoundError: nothing is kept of the round, or it has not ended.
+            EvidenceError: it shows nothing; the message says why.
+        """
+        kept = self._store.load(round_id)
+        if kept.receipt is None:
+            raise EvidenceError(f"there is no receipt of round {round_id}: nobody promised anything")
+        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
+            signed = kept.result or await analyst.result(round_id)
+            bundle = gather(kept.submission, kept.announcement, kept.receipt, signed)
+            result = verify_from(self._roster.the(ANALYST), signed, Result)
+            size = result.messages * kept.submission.geometry.plain_bytes
+            board = await analyst.board(round_id, size) if result.board_digest is not None else b""
+        check_evidence(bundle, self._roster, board)
+        return bundle, board
+
+    async def _ending(
+        self, analyst: AnalystReader, submission: PreparedSubmission, *, wait: bool
+    ) -> tuple[Signed, tuple[Signed, ...]]:
         until = submission.closes_at + int(1000 * self._config.wait_seconds) if wait else 0
         while True:
             try:
-                signed = await analyst.result(submission.round_id)
-                break
+                return await analyst.ending(submission.round_id)
             except UnknownRoundError:
                 if self._clock() >= until:
                     raise
                 await asyncio.sleep(POLL_SECONDS)
-        try:
-            return check_result(submission, self._roster, signed)
-        except RoundFailed:  # only a genuine result says so
-            self._store.finish(submission.round_id)
-            raise

@@ -13,7 +13,8 @@ def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
     """The m symbols that say `answer`.
 
     A single message over a larger alphabet carries the answer itself; otherwise it is the fixed-length unary code
-    of paper 002, the ones first. Their order is lost in the shuffle and tells nothing to whoever sees it before.
+    of Athanasiou et al. 2025, the ones first. Their order is lost in the shuffle and tells nothing to whoever sees it
+    before.
 
     Args:
         geometry: lengths of the round.
@@ -33,13 +34,24 @@ def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
 
 
 def encode(geometry: Geometry, alphabet: int, answer: int, source: RandomBytes) -> list[bytes]:
-    """m plain messages of `geometry.plain_bytes`: the symbol big endian, then a fresh random tag each.
+    """m plain messages of `geometry.plain_bytes`: the symbol big endian, then a tag from `source` each.
 
     Errors as `symbols`.
     """
-    answers = symbols(geometry, alphabet, answer)
-    tags = source(TAG_BYTES * len(answers))
+    return tagged(geometry, pack(geometry, symbols(geometry, alphabet, answer)), source)
+
+
+def pack(geometry: Geometry, answers: list[int]) -> bytes:
+    """Symbols as they stand in the messages, one after the other."""
+    return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
+
+
+def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
+    """Each of the packed symbols with its tag: the plain messages."""
+    width = geometry.symbol_bytes
+    count = len(packed) // width
+    tags = source(TAG_BYTES * count)
     return [
-        symbol.to_bytes(geometry.symbol_bytes, "big") + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
-        for place, symbol in enumerate(answers)
+        packed[width * place : width * (place + 1)] + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
+        for place in range(count)
     ]

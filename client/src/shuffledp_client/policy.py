@@ -29,6 +29,9 @@ class Policy(Section, frozen=True, kw_only=True):
         suites: suites that may seal; None: every one this software knows.
         messages: most messages of one submission.
         allow_corrupt: whether nodes may take part that say they are corrupt. In a laboratory only.
+        min_colluding: fewest reports that the guarantee must not count on: from users who help the adversary, and
+            from an entry node that makes them up.
+        min_colluding_share: the same as a share of the certificate's users, from 0 to below 1.
     """
 
     epsilon: float
@@ -40,6 +43,8 @@ class Policy(Section, frozen=True, kw_only=True):
     suites: tuple[str, ...] | None = None
     messages: int = 100_000
     allow_corrupt: bool = False
+    min_colluding: int = 0
+    min_colluding_share: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -52,6 +57,10 @@ class Policy(Section, frozen=True, kw_only=True):
             )
         if self.distance is not None and self.distance < 1:
             raise ValueError(f"policy.distance must be at least 1, not {self.distance}")
+        if self.min_colluding < 0:
+            raise ValueError(f"policy.min_colluding must be 0 or more, not {self.min_colluding}")
+        if not 0 <= self.min_colluding_share < 1:
+            raise ValueError(f"policy.min_colluding_share must be from 0 to below 1, not {self.min_colluding_share}")
 
 
 def check_policy(
@@ -70,6 +79,7 @@ def check_policy(
     5. Suite.
     6. Messages of one submission.
     7. No node of `corrupt`, those that say they are, unless the policy allows it.
+    8. The guarantee holds with as many reports that are not honest users' as the policy wants.
 
     Raises:
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
@@ -92,6 +102,13 @@ def check_policy(
         raise ClientPolicyRefusal(
             f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; your policy allows "
             "no such node (allow_corrupt = false): do not take part"
+        )
+    margin = certificate.users - certificate.honest  # 8
+    _at_least("colluding users to spare", margin, policy.min_colluding)
+    if margin / max(1, certificate.users) < policy.min_colluding_share:
+        raise ClientPolicyRefusal(
+            f"the round's guarantee allows for {margin} colluding users of {certificate.users}, your policy wants a "
+            f"share of at least {policy.min_colluding_share:g}"
         )
 
 

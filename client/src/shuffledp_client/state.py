@@ -1,109 +1,191 @@
-"""What a device keeps of a round, so that one value is randomised once: the sealed submission, then its receipt.
+"""What a device keeps of a round, so that one value is randomised once, and so that it can show what it sent.
 
 A submission is on disk before it is first sent, and the first one written wins: a second process, or the same one
-after a crash, sends that one again instead of randomising anew. After verification the file (it holds the user's
-messages) is erased, and an empty marker stays so that the round is never entered again.
+after a crash, sends that one again instead of randomising anew. When the round is settled for this user, the file (it
+holds the user's messages) is erased, and an empty marker stays so that the round is never entered again. No earlier
+copy is left behind: whatever is replaced is overwritten first, as well as the file system allows.
 
-The folder belongs to one user; mode 0700, files 0600.
+The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is read or changed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.verification import ROUND_ID
+from shuffledp_core.documents.models import Announcement
 from shuffledp_core.documents.signed import Signed, from_json, to_json
-from shuffledp_core.errors import ConfigError, MalformedDocumentError, RoundStateError, UnknownRoundError
+from shuffledp_core.errors import (
+    ClientPolicyRefusal,
+    ConfigError,
+    MalformedDocumentError,
+    RoundStateError,
+    UnknownRoundError,
+)
+
+KEPT_BYTES: Final = 64 * 2**20
+"""Of all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One round's submission, and the entry node's receipt once there is one."""
+    """One round's submission, and what was heard of it.
+
+    Attributes:
+        submission: without its envelope once there is a receipt: seed and symbols give it again.
+        announcement: manifest and countersignatures that it was prepared under.
+        receipt: the entry node's.
+        result: the analyst's, if it did not settle the round for this user.
+    """
 
     submission: PreparedSubmission
+    announcement: Announcement
     receipt: Signed | None = None
+    result: Signed | None = None
 
 
 class SubmissionStore:
-    """The state folder. Every write is atomic and on disk when the call returns."""
+    """The state folder. Every write is atomic and on disk when the call returns.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: made when absent.
+        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept makes place.
+    """
+
+    def __init__(self, folder: Path, limit: int = KEPT_BYTES) -> None:
         self._folder = folder
+        self._limit = limit
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make the state folder {folder}: {error.strerror}") from error
-        for marker in folder.glob("*.done"):  # a crash between marking and erasing ends here
-            if ROUND_ID.fullmatch(marker.stem):
-                self._erase(marker.stem)
+        with self._locked():
+            self._sweep()
 
-    def keep(self, submission: PreparedSubmission) -> Kept:
+    def keep(self, submission: PreparedSubmission, announcement: Announcement) -> Kept:
         """Keeps this submission, unless one is kept already: the one that is to be sent.
 
         Raises:
-            RoundStateError: the round was verified and erased here before.
+            RoundStateError: the round is over for this device.
+            ClientPolicyRefusal: so much is kept of other rounds that there is no place.
         """
-        self._check_not_finished(submission.round_id)
-        fresh = self._write(submission.round_id, to_json(Kept(submission=submission)))
-        try:
-            with suppress(FileExistsError):
-                os.link(fresh, self._file(submission.round_id))  # unlike a rename, never replaces an earlier one
-        finally:
-            fresh.unlink()
-        self._sync_folder()
-        return self.load(submission.round_id)
+        with self._locked():
+            kept = self._find(submission.round_id)
+            if kept is not None:
+                return kept
+            kept = Kept(submission=submission, announcement=announcement)
+            data = to_json(kept)
+            self._check_place(len(data))
+            self._write(submission.round_id, data).replace(self._file(submission.round_id))
+            self._sync_folder()
+            return kept
 
     def find(self, round_id: str) -> Kept | None:
         """What is kept of this round, if anything.
 
         Raises:
-            RoundStateError: the round was verified and erased here before, or its file is damaged.
+            RoundStateError: the round is over for this device, or its file is damaged.
         """
-        self._check_not_finished(round_id)
-        try:
-            data = self._file(round_id).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"cannot read {self._file(round_id)}: {error.strerror}") from error
-        try:
-            return from_json(data, Kept)
-        except MalformedDocumentError as error:
-            raise RoundStateError(
-                f"{self._file(round_id)} is damaged; if the round is over, remove it: {error}"
-            ) from error
+        with self._locked():
+            return self._find(round_id)
 
     def load(self, round_id: str) -> Kept:
         """As `find`; `UnknownRoundError` when nothing is kept."""
-        kept = self.find(round_id)
-        if kept is None:
-            raise UnknownRoundError(f"nothing was submitted to round {round_id} from here; check the round id")
-        return kept
+        with self._locked():
+            return self._load(round_id)
 
     def add_receipt(self, round_id: str, receipt: Signed) -> None:
-        """Keeps the receipt beside its submission."""
-        kept = msgspec.structs.replace(self.load(round_id), receipt=receipt)
-        self._write(round_id, to_json(kept)).replace(self._file(round_id))
-        self._sync_folder()
+        """Keeps the receipt beside its submission, whose envelope is not needed any more."""
+        with self._locked():
+            submission = msgspec.structs.replace(self._load(round_id).submission, envelope=b"")
+            self._change(round_id, submission=submission, receipt=receipt)
+
+    def add_result(self, round_id: str, result: Signed) -> None:
+        """Keeps the result of a round that is not settled for this user."""
+        with self._locked():
+            self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
         """Erases what is kept (overwritten as far as the file system allows) and marks the round as done."""
-        self._write(round_id, b"").replace(self._marker(round_id))
-        self._sync_folder()
-        self._erase(round_id)
+        with self._locked():
+            self._write(round_id, b"").replace(self._marker(round_id))
+            self._sync_folder()
+            self._erase(self._file(round_id))
+
+    def expire(self, now: int, seconds: float) -> None:
+        """Finishes every round whose submissions closed more than so many seconds before `now` (ms since 1970)."""
+        for round_id in self.rounds():
+            with suppress(RoundStateError):  # damaged: the owner is told when the round is asked for
+                if self.load(round_id).submission.closes_at + 1000 * seconds < now:
+                    self.finish(round_id)
 
     def rounds(self) -> tuple[str, ...]:
         """The rounds of which a submission is kept."""
         return tuple(sorted(path.stem for path in self._folder.glob("*.json") if ROUND_ID.fullmatch(path.stem)))
 
-    def _check_not_finished(self, round_id: str) -> None:
+    # With the lock held
+
+    def _find(self, round_id: str) -> Kept | None:
+        path = self._file(round_id)
         if self._marker(round_id).exists():
             raise RoundStateError(f"round {round_id} is over for this device; a value goes into a round only once")
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        try:
+            return from_json(data, Kept)
+        except MalformedDocumentError as error:
+            raise RoundStateError(f"{path} is damaged; if the round is over, remove it: {error}") from error
+
+    def _load(self, round_id: str) -> Kept:
+        kept = self._find(round_id)
+        if kept is None:
+            raise UnknownRoundError(f"nothing was submitted to round {round_id} from here; check the round id")
+        return kept
+
+    def _change(self, round_id: str, **fields: Any) -> None:
+        """Replaces the file, and overwrites the one that it replaces: a rename alone leaves its blocks on the disk."""
+        data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
+        path, old = self._file(round_id), self._new_path(round_id)
+        fresh = self._write(round_id, data)
+        os.link(path, old)  # a name for the old file, found by the next start if we are killed
+        fresh.replace(path)
+        self._sync_folder()
+        self._erase(old)
+
+    def _check_place(self, size: int) -> None:
+        used = sum(path.stat().st_size for path in self._folder.glob("*.json"))
+        if used + size > self._limit:
+            raise ClientPolicyRefusal(
+                f"{used} bytes of unsettled rounds are kept in {self._folder}, and your limit is {self._limit} "
+                "(kept_bytes): verify those rounds, or export their evidence, before you take part in another"
+            )
+
+    def _sweep(self) -> None:
+        """Makes good what a crash interrupted: half-done writes, replaced files, finished rounds."""
+        for path in self._folder.glob("new-*-*"):
+            round_id = path.name.split("-")[1]
+            if not ROUND_ID.fullmatch(round_id):
+                continue
+            current = self._file(round_id)
+            if current.exists() and current.samefile(path):  # killed before it was replaced
+                path.unlink()
+            else:
+                self._erase(path)
+        for marker in self._folder.glob("*.done"):
+            if ROUND_ID.fullmatch(marker.stem):
+                self._erase(self._file(marker.stem))
 
     def _file(self, round_id: str) -> Path:
         if not ROUND_ID.fullmatch(round_id):
@@ -113,24 +195,38 @@ class SubmissionStore:
     def _marker(self, round_id: str) -> Path:
         return self._file(round_id).with_suffix(".done")
 
-    def _erase(self, round_id: str) -> None:
-        for path in (self._file(round_id), *self._folder.glob(f"new-{round_id}-*")):
-            with suppress(FileNotFoundError):
-                with path.open("r+b") as file:
-                    file.write(bytes(path.stat().st_size))
-                    file.flush()
-                    os.fsync(file.fileno())
-                path.unlink()
-        self._sync_folder()
+    def _new_path(self, round_id: str) -> Path:
+        return self._folder / f"new-{round_id}-{secrets.token_hex(8)}"
+
+    def _erase(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
+            path.unlink()
+            self._sync_folder()
 
     def _write(self, round_id: str, data: bytes) -> Path:
-        path = self._folder / f"new-{round_id}-{secrets.token_hex(8)}"
+        path = self._new_path(round_id)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         return path
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            descriptor = os.open(self._folder, os.O_RDONLY)
+        except OSError as error:
+            raise ConfigError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _sync_folder(self) -> None:
         descriptor = os.open(self._folder, os.O_RDONLY)

@@ -5,12 +5,13 @@ Imports stay light: no gRPC, no numpy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_client.encoding import encode
+from shuffledp_client.encoding import pack, symbols, tagged
 from shuffledp_client.randomisers import randomise
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.documents.digests import digest
@@ -21,6 +22,7 @@ from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import seal_envelope
+from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
 
 
@@ -45,8 +47,8 @@ class Member:
 class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One user's submission to one round: what is sent, and what the user needs to see that it arrived.
 
-    `messages` (m packed `symbol || tag`) is the user's secret until the round is over: with the published board it
-    says which messages were whose. It is never sent, logged or printed.
+    `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages, and with the
+    published board those say which were whose. They are never sent, logged or printed, unless the user shows evidence.
     """
 
     deployment: str
@@ -58,10 +60,26 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     envelope: bytes
     claim: Signed
     credential: Signed
-    messages: bytes
+    symbols: bytes
+    seed: bytes
+
+    @property
+    def messages(self) -> bytes:
+        """m packed `symbol || tag`: as secret as what they are made of."""
+        return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
 
     def __repr__(self) -> str:
         return f"<PreparedSubmission to round {self.round_id} at {self.entry}>"
+
+
+def seal(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed: bytes, seed: bytes) -> bytes:
+    """The envelope around these packed symbols, with tags and ephemeral keys from the seed; see `onion.seeds.stream`.
+
+    Raises:
+        ValueError: the arguments do not fit the geometry.
+    """
+    source = stream(seed)
+    return seal_envelope(geometry, round_id, public_keys, tagged(geometry, packed, source), source)
 
 
 def prepare(
@@ -70,6 +88,7 @@ def prepare(
     """Randomises, encodes, seals and signs. Call it once per round and user, and keep what it gives.
 
     Calling it twice for one value and round would spend the user's privacy twice: to send again, send the same.
+    The value is randomised first, by the operating system's draws; tags and seals come from a seed that is kept.
 
     Args:
         verified: the round.
@@ -82,8 +101,8 @@ def prepare(
     """
     spec, geometry = verified.mechanism, verified.geometry
     answer = randomise(spec, value, RandomIntegers(random))
-    messages = encode(geometry, spec.alphabet, answer, random)
-    envelope = seal_envelope(geometry, verified.round_id, verified.public_keys, messages)
+    packed, seed = pack(geometry, symbols(geometry, spec.alphabet, answer)), random(SEED_BYTES)
+    envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
     identity = member.identity()
     claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
     return PreparedSubmission(
@@ -96,7 +115,8 @@ def prepare(
         envelope=envelope,
         claim=identity.sign(claim),
         credential=member.credential,
-        messages=b"".join(messages),
+        symbols=packed,
+        seed=seed,
     )
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import aiomqtt
 import grpc
 import structlog
 
@@ -23,10 +22,11 @@ from shuffledp_client.verification import ANALYST, VerifiedRound
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import ShuffleDPError, UnreachableError
+from shuffledp_core.errors import BrokerError, ShuffleDPError, UnreachableError
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import listening, manifest_topic
 from shuffledp_core.transport.chunks import Offsets, chunks
+from shuffledp_core.transport.requests import answered
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, node_pb2, node_pb2_grpc
@@ -124,7 +124,7 @@ class EntryNode(_Caller):
         stub = node_pb2_grpc.NodeStub(self._channel)
         async with translated(self._party.name):
             answer = await stub.Submit(_requests(prepared), timeout=CALL_SECONDS)
-        return Signed.from_bytes(answer.receipt)
+        return Signed.from_bytes(answered(answer, self._party.name).receipt)
 
 
 async def _requests(prepared: PreparedSubmission) -> AsyncIterator[node_pb2.SubmitRequest]:
@@ -154,19 +154,26 @@ class AnalystReader(_Caller):
 
         async def call() -> bytes:
             async with translated(self._party.name):
-                return (await self._stub.GetManifest(request, timeout=CALL_SECONDS)).announcement
+                answer = await self._stub.GetManifest(request, timeout=CALL_SECONDS)
+            return answered(answer, self._party.name).announcement
 
         return await with_retries(call, self._backoff)
 
     async def result(self, round_id: str) -> Signed:
         """The signed result. Raises `UnknownRoundError` until the round has ended."""
+        return (await self.ending(round_id))[0]
+
+    async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
+        """The signed result, and what the nodes have signed of their discards so far. Errors as `result`."""
         request = analyst_pb2.GetResultRequest(round_id=round_id)
 
-        async def call() -> bytes:
+        async def call() -> analyst_pb2.GetResultResponse:
             async with translated(self._party.name):
-                return (await self._stub.GetResult(request, timeout=CALL_SECONDS)).result
+                answer = await self._stub.GetResult(request, timeout=CALL_SECONDS)
+            return answered(answer, self._party.name)
 
-        return Signed.from_bytes(await with_retries(call, self._backoff))
+        answer = await with_retries(call, self._backoff)
+        return Signed.from_bytes(answer.result), tuple(Signed.from_bytes(one) for one in answer.discards)
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The published board of `length` bytes. Raises `BadBatchError` when another length arrives."""
@@ -175,7 +182,8 @@ class AnalystReader(_Caller):
         async def call() -> bytes:
             offsets, pieces = Offsets(length), list[bytes]()
             async with translated(self._party.name):
-                async for piece in self._stub.GetBoard(request, timeout=BOARD_SECONDS):
+                async for answer in self._stub.GetBoard(request, timeout=BOARD_SECONDS):
+                    piece = answered(answer, self._party.name)
                     offsets.accept(piece.offset, len(piece.data))
                     pieces.append(piece.data)
             offsets.finish()
@@ -191,17 +199,18 @@ async def announced(
 
     The broker is untrusted: these are candidates to verify, and their absence means nothing.
     """
-    deadline = asyncio.get_running_loop().time() + seconds
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
     topic = manifest_topic(deployment, round_id or "+")
     try:
         async with AsyncExitStack() as stack:
             async with asyncio.timeout_at(deadline):
                 payloads = await stack.enter_async_context(listening(broker, topic))
-            while True:
+            while clock() < deadline:  # a flood may never let the time-out have its turn
                 async with asyncio.timeout_at(deadline):  # never around the yield: it is not our task that runs there
                     payload = await anext(payloads)
                 yield payload
-    except (TimeoutError, aiomqtt.MqttError, OSError, StopAsyncIteration) as error:
+    except (TimeoutError, BrokerError, StopAsyncIteration) as error:
         structlog.get_logger().debug("nothing more from the broker", host=broker.host, reason=type(error).__name__)
 
 

@@ -1,7 +1,8 @@
 """Is this round what it claims to be? Numbered steps over an announcement, a roster, a policy and a time. Pure.
 
-The outcome is a `VerifiedRound`, which `submission.prepare` requires and which only `verify_round` makes: nothing
-can be sealed for a round that was not verified.
+`verify_documents` says whether the documents are genuine and fit together, whenever the round was; `verify_round`
+whether this user may take part in it now. The outcome is then a `VerifiedRound`, which `submission.prepare` requires
+and which only `verify_round` makes: nothing can be sealed for a round that was not verified.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from shuffledp_core.errors import (
     SignatureError,
     SubmissionClosedError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
@@ -55,6 +56,8 @@ class VerifiedRound:
 
     deployment: str
     round_id: str
+    announcement: Announcement
+    """All that was verified; kept to show what was sent, and under which manifest."""
     mechanism: Mechanism
     geometry: Geometry
     public_keys: tuple[bytes, ...]
@@ -71,6 +74,22 @@ class VerifiedRound:
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _ONLY_HERE:
             raise ValueError("a VerifiedRound comes from verify_round and from nowhere else")
+
+
+@dataclass(frozen=True)
+class RoundDocuments:
+    """The documents of one round, genuine and of one piece. They say nothing about now, nor about a user's policy."""
+
+    manifest: Manifest
+    certificate: Certificate
+    certificate_digest: str
+    route: tuple[Party, ...]
+    keys: tuple[RoundKey, ...]
+
+    @property
+    def public_keys(self) -> tuple[bytes, ...]:
+        """The round keys, in the route's order."""
+        return tuple(bytes.fromhex(key.public_key) for key in self.keys)
 
 
 def parse_announcement(data: bytes) -> Announcement:
@@ -90,7 +109,8 @@ def verify_round(
 ) -> VerifiedRound:
     """Checks everything that a client can check; steps of docs/protocol.md, "Submit", the client's.
 
-    1. The manifest is signed by the analyst, for this deployment, and for the round that was asked for.
+    1. The roster is current; the manifest is signed by the analyst, for this deployment, and for the round that was
+       asked for.
     2. The certificate is signed by the accountant, for this deployment, round and population, is a plan's, holds,
        and has not expired; the round aborts below the number of users it was computed for.
     3. The route is the certified one, of distinct nodes; every round key is signed by its node, in order, for this
@@ -109,6 +129,7 @@ def verify_round(
         round_id: the round that was asked for; None accepts any.
 
     Raises:
+        StaleRosterError: step 1.
         SignatureError: a signature is wrong or missing (steps 1 to 4).
         ForeignDocumentError: a genuine document of another round, deployment, party or population.
         MalformedDocumentError: a document breaks its schema, or they contradict each other (steps 1, 2, 5).
@@ -117,35 +138,48 @@ def verify_round(
         SubmissionClosedError: step 6.
         ClientPolicyRefusal: step 7.
     """
+    require_current(roster, now)  # 1
+    documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
+    manifest, certificate = documents.manifest, documents.certificate
+    if now >= certificate.expires_at:  # 2
+        raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
+    _check_open(manifest, now)  # 6
+    corrupt = tuple(key.node for key in documents.keys if key.corrupt)
+    check_policy(policy, certificate, manifest.geometry, documents.route, corrupt)  # 7
+    return VerifiedRound(
+        deployment=manifest.deployment,
+        round_id=manifest.round_id,
+        announcement=announcement,
+        mechanism=certificate.mechanism,
+        geometry=manifest.geometry,
+        public_keys=documents.public_keys,
+        entry=documents.route[0],
+        certificate=certificate,
+        certificate_digest=documents.certificate_digest,
+        closes_at=manifest.closes_at,
+        corrupt=corrupt,
+        made_by=_ONLY_HERE,
+    )
+
+
+def verify_documents(
+    announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
+) -> RoundDocuments:
+    """Steps 1 to 5 of `verify_round`, but for the time: whether all this was signed, and belongs together."""
     manifest = verify_from(roster.the(ANALYST), announcement.manifest, Manifest)  # 1
     _same("deployment", manifest.deployment, roster.deployment)
     if not ROUND_ID.fullmatch(manifest.round_id):
         raise MalformedDocumentError(f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}")
     if round_id is not None:
         _same("round", manifest.round_id, round_id)
-    certificate = _certificate(manifest, roster, population, now)  # 2
+    certificate = _certificate(manifest, roster, population)  # 2
     certified = document_digest(manifest.certificate)
     route = tuple(_node_of(signed, roster) for signed in manifest.route)  # 3
     _check_route(route, certificate)
     keys = _round_keys(manifest, route, certified)
     _check_countersignatures(announcement, manifest, route)  # 4
     _check_geometry(manifest, certificate)  # 5
-    _check_open(manifest, now)  # 6
-    corrupt = tuple(key.node for key in keys if key.corrupt)
-    check_policy(policy, certificate, manifest.geometry, route, corrupt)  # 7
-    return VerifiedRound(
-        deployment=manifest.deployment,
-        round_id=manifest.round_id,
-        mechanism=certificate.mechanism,
-        geometry=manifest.geometry,
-        public_keys=tuple(bytes.fromhex(key.public_key) for key in keys),
-        entry=route[0],
-        certificate=certificate,
-        certificate_digest=certified,
-        closes_at=manifest.closes_at,
-        corrupt=corrupt,
-        made_by=_ONLY_HERE,
-    )
+    return RoundDocuments(manifest, certificate, certified, route, keys)
 
 
 def _same(what: str, found: str, wanted: str) -> None:
@@ -153,7 +187,7 @@ def _same(what: str, found: str, wanted: str) -> None:
         raise ForeignDocumentError(f"a document is for {what} {found!r}, not {wanted!r}; fetch the right one")
 
 
-def _certificate(manifest: Manifest, roster: Roster, population: str, now: int) -> Certificate:
+def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certificate:
     certificate = verify_from(roster.the(ACCOUNTANT), manifest.certificate, Certificate)
     _same("deployment", certificate.deployment, manifest.deployment)
     _same("round", certificate.round_id, manifest.round_id)
@@ -161,8 +195,6 @@ def _certificate(manifest: Manifest, roster: Roster, population: str, now: int) 
     _same("stage", certificate.stage, PLAN)
     if not certificate.holds:
         raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")
-    if now >= certificate.expires_at:
-        raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
     if manifest.min_reports < certificate.users:
         raise MalformedDocumentError(
             f"the round would go on with {manifest.min_reports} reports, but is certified for {certificate.users}"

@@ -31,12 +31,52 @@ class BrokerConfig(Section, frozen=True, kw_only=True):
     tls: bool = False
 
 
+class Limits(Section, frozen=True, kw_only=True):
+    """What callers may take of a service, so that none of them takes all of it. docs/operations.md, "Limits".
+
+    Connections: at most `connections` stay open; more are closed again, first those of the address that has most, and
+    never those on which a party of the roster or an operator has called. Each must show its certificate within
+    `handshake_seconds`, may be without a call for `idle_seconds`, and carries at most `streams` calls at a time.
+
+    Calls: their first message must have arrived after `request_seconds`. At most `silent_calls` are waited for at a
+    time, all devices counted together and every other party by itself; a further one sends one of the many away, the
+    oldest of the connection and address that have most. Each party, and all operators together, may have `party_calls`
+    under way.
+
+    Answers to devices: each must be taken in within `answer_seconds`, a stream's messages one by one. At most
+    `unread_answers` may wait for that; with more, one of the many is given up. Either way its connection is closed.
+    """
+
+    connections: int = 2000
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 300.0
+    streams: int = 128
+    silent_calls: int = 256
+    request_seconds: float = 10.0
+    party_calls: int = 512
+    unread_answers: int = 512
+    answer_seconds: float = 10.0
+
+    @property
+    def accepted(self) -> int:
+        """Connections that are accepted at all: what may come in before the surplus is closed again."""
+        return 4 * self.connections
+
+    def __post_init__(self) -> None:
+        for name in ("connections", "streams", "silent_calls", "party_calls", "unread_answers"):
+            if not 1 <= getattr(self, name) <= 1_000_000:
+                raise ValueError(f"limits.{name} must be from 1 to 1000000, not {getattr(self, name)}")
+        for name in ("handshake_seconds", "idle_seconds", "request_seconds", "answer_seconds"):
+            if not 0.001 <= getattr(self, name) <= 86_400:
+                raise ValueError(f"limits.{name} must be from 0.001 to 86400, not {getattr(self, name)}")
+
+
 class ServiceConfig(Section, frozen=True, kw_only=True):
     """What every service process needs.
 
     `name` is the party's name in the roster, `root_key` the pinned hex key that signed the roster, `listen` is
     host:port, `state` the folder for everything that must survive a crash. `metrics` is the host:port of the page
-    for Prometheus, plain HTTP, None: no page.
+    for Prometheus, plain HTTP, None: no page. `limits` bounds what callers may take.
     """
 
     name: str
@@ -47,6 +87,7 @@ class ServiceConfig(Section, frozen=True, kw_only=True):
     state: Path
     log_level: str = "info"
     metrics: str | None = None
+    limits: Limits = Limits()
 
 
 def broker_password() -> str | None:
@@ -59,14 +100,20 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 def load_config(path: Path, model: type[SectionT]) -> SectionT:
     """The configuration in a TOML file. `ConfigError` names the file, the key and what is allowed."""
-    base = path.resolve().parent
+    return parse_config(read_file(path, "configuration"), model, str(path), path.resolve().parent)
+
+
+def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) -> SectionT:
+    """The configuration in TOML from `source`; relative paths begin at `base`. `ConfigError` as `load_config`."""
 
     def decode(wanted: type, value: Any) -> Any:
-        if wanted is Path and isinstance(value, str):
+        if wanted is Path and isinstance(value, str) and "\0" not in value:
             return base / value
-        raise ConfigError(f"{path}: {value!r} is not a {wanted.__name__}")
+        raise ConfigError(f"{source}: {value!r} is not a {wanted.__name__}")
 
     try:
-        return msgspec.toml.decode(read_file(path, "configuration"), type=model, dec_hook=decode)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}; see deploy/config for a sample of every key") from error
+        return msgspec.toml.decode(data, type=model, dec_hook=decode)
+    except RecursionError as error:
+        raise ConfigError(f"{source}: values are nested too deeply; see deploy/config for samples") from error
+    except (msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
+        raise ConfigError(f"{source}: {error}; see deploy/config for a sample of every key") from error

@@ -8,13 +8,29 @@ wrong, with the value, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+MAX_TEXT: Final = 2000
+"""Characters of a message. Ours are far shorter; more has come from somebody else."""
 
 
 class ShuffleDPError(Exception):
-    """Root of all failures of the system. Exit code 1 unless a branch says otherwise."""
+    """Root of all failures of the system. Exit code 1 unless a branch says otherwise.
+
+    A message often quotes what others sent: names, reasons, details of a call. It ends up in signed results, records
+    on disk, logs, trailing metadata and terminals, so it is made one printable line of bounded length here, where
+    each of them begins.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_bounded(message))
+
+
+def _bounded(text: str) -> str:
+    line = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+    return line if line.isprintable() else "".join(one if one.isprintable() else " " for one in line)
 
 
 class ConfigError(ShuffleDPError):
@@ -25,6 +41,10 @@ class ConfigError(ShuffleDPError):
 
 class UsageError(ConfigError):
     """A parameter is outside its allowed range; the message names the value and the range. Exit code 2."""
+
+
+class OutputError(ConfigError):
+    """A file or folder cannot be written: no such place, no permission, no room. Exit code 2."""
 
 
 class PortInUseError(ConfigError):
@@ -49,6 +69,18 @@ class ExpiredDocumentError(DocumentError):
 
 class ForeignDocumentError(DocumentError):
     """The document is genuine but belongs to another deployment, round or party."""
+
+
+class EvidenceError(DocumentError):
+    """A bundle of evidence does not show what it is meant to show; the message says what is missing."""
+
+
+class FalseResultError(DocumentError):
+    """A genuine result contradicts the board or the headers that it stands on: whoever signed it is wrong or lies."""
+
+
+class StaleRosterError(ConfigError, DocumentError):
+    """The roster has expired, or is older than one this process has lived by: there is a newer one. Exit code 2."""
 
 
 class PolicyRefusal(ShuffleDPError):  # noqa: N818 - the field's own word; not every refusal is an error
@@ -81,6 +113,10 @@ class UnknownCredentialError(ClientFault):
     """The credential is not signed by the enrolment key of the round's population."""
 
 
+class WithdrawnCredentialError(UnknownCredentialError):
+    """The credential was genuine, and counts no longer: it was withdrawn, or has expired."""
+
+
 class DifferentSubmissionError(ClientFault):
     """A second submission of the same credential differs from the accepted one."""
 
@@ -103,6 +139,14 @@ class RoundKeyError(NodeFault):
 
 class UnreachableError(NodeFault):
     """A party did not answer within its deadline."""
+
+
+class BrokerError(ShuffleDPError):
+    """The broker of the announcements is away, or says what no broker says. It can only delay: others are asked."""
+
+
+class BusyError(UnreachableError):
+    """A party had no room for the call, or waited too long for what the caller was to send. Asking again may help."""
 
 
 class RoundStateError(ShuffleDPError):
@@ -135,6 +179,10 @@ class ReceiptMissingError(NodeFault):
 
 class AccessDenied(ShuffleDPError):  # noqa: N818
     """The TLS identity of the caller may not make this call."""
+
+
+class MalformedRequestError(ShuffleDPError):
+    """The bytes of a call are not the message that its method takes."""
 
 
 class CorruptLogError(ShuffleDPError):

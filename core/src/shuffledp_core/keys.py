@@ -6,18 +6,27 @@ Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
-from shuffledp_core.errors import ConfigError
+from shuffledp_core.errors import ConfigError, StaleRosterError
 
 ROOT = "root"
 """Signer name of the roster."""
+
+SEEN_ROSTER: Final = "roster-seen"
+"""In a state folder: serial and digest of the newest roster that the process has lived by."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +94,76 @@ def parse_hex_key(text: str, what: str) -> bytes:
     return key
 
 
-def load_roster(path: Path, root_key: str) -> Roster:
-    """The roster, verified under the deployment's pinned root key (hex)."""
+def read_roster(path: Path, root_key: str) -> Roster:
+    """The roster under the deployment's pinned root key (hex), of whatever age: to check documents of its own time."""
+    return _signed_roster(path, root_key)[1]
+
+
+def load_roster(path: Path, root_key: str, state: Path | None = None, clock: Clock = system_clock) -> Roster:
+    """The roster to live by; steps of docs/protocol.md, "Keys".
+
+    1. It is signed by the deployment's pinned root key (hex).
+    2. It is current (`require_current`).
+    3. With a `state` folder: it is the newest that was ever loaded with that folder, and is remembered there.
+
+    Raises:
+        ConfigError: a file cannot be used; `StaleRosterError`: steps 2 and 3.
+        DocumentError: step 1.
+    """
+    signed, roster = _signed_roster(path, root_key)  # 1
+    require_current(roster, clock())  # 2
+    if state is not None:  # 3
+        _remember(state, roster.serial, document_digest(signed))
+    return roster
+
+
+def require_current(roster: Roster, now: int) -> None:
+    """Raises `StaleRosterError` for a roster without serial, and for one that has expired at `now` (milliseconds)."""
+    if roster.serial < 1:
+        raise StaleRosterError(
+            f"the roster of {roster.deployment!r} has no serial number, it was made by an older version: make a new "
+            "one with `shuffledp keys renew --roster` where the root key is, and give it to everybody"
+        )
+    if now >= roster.expires_at:
+        ended = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
+        raise StaleRosterError(
+            f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on {ended:%Y-%m-%d}: get the present "
+            "one; its owner makes it with `shuffledp keys renew --roster`"
+        )
+
+
+def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
     signed = Signed.from_bytes(read_file(path, "roster"))
-    return verify(signed, Roster, ROOT, parse_hex_key(root_key, "root key"))
+    return signed, verify(signed, Roster, ROOT, parse_hex_key(root_key, "root key"))
+
+
+def _remember(state: Path, serial: int, digest: str) -> None:
+    """Refuses a roster that is older than the newest one of this state folder, or another one of the same serial."""
+    file = state / SEEN_ROSTER
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = file.read_text().split() if file.exists() else ["0", ""]
+        newest, known = int(seen[0]), "".join(seen[1:])
+        if (serial, digest) == (newest, known):
+            return
+        if serial <= newest:
+            raise StaleRosterError(
+                f"this roster has serial {serial}, and roster {newest} was in use here before"
+                f"{', with other contents' if serial == newest else ''}: get the present one"
+            )
+        part = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(f"{serial} {digest}")
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise ConfigError(f"cannot use the state folder {state}: {error.strerror}; check `state`") from error
+    except (ValueError, IndexError) as error:
+        raise ConfigError(f"{file} is damaged; if you know that the roster is the present one, remove it") from error
 
 
 def verify_from(party: Party, signed: Signed, model: type[DocumentT]) -> DocumentT:
-    """A document that this party of the roster signed; errors as `verify`."""
-    return verify(signed, model, party.name, bytes.fromhex(party.identity_key))
+    """A document that this party of the roster signed; errors as `verify`; `ConfigError` for a key that is none."""
+    key = parse_hex_key(party.identity_key, f"identity key that the roster names for {party.name!r}")
+    return verify(signed, model, party.name, key)

@@ -1,7 +1,7 @@
 """The frozen specification of every mechanism: parameters necessary and sufficient, and nothing else.
 
 Three interpreters read these values: the client's sampler (`shuffledp_client.randomisers`), the analyst's
-estimator (`shuffledp_analyst.estimators`) and the accountant's analysis (`shuffledp_accountant.numerics`).
+estimator (`shuffledp_core.estimation`) and the accountant's analysis (`shuffledp_accountant.numerics`).
 Probabilities are rationals so that the client samples exactly the law that is certified, with integers.
 
 Notation follows docs/accounting.md: k symbols or largest value, γ, p, φ = exp(-ε), β = 1/shares, c padding.
@@ -40,7 +40,7 @@ def _rational(name: str, value: Fraction, high: Fraction | None = None) -> None:
 
 
 class KRRHistogram(_Spec, frozen=True, kw_only=True, tag="krr-histogram"):
-    """k-ary randomised response, one message: a histogram over {0..k-1} (papers 000 and 001; 004, section 4).
+    """k-ary randomised response, one message: a histogram over {0..k-1} (Biswas et al. 2023; Koskela et al. 2021).
 
     With probability `blanket` (γ) the symbol is uniform over all k, otherwise the true one, so that
     p = 1 - γ + γ/k, q = γ/k and ε0 = ln(p/q).
@@ -87,7 +87,7 @@ class _UnarySpec(_Spec, frozen=True, kw_only=True):
 
 
 class RRShuffle(_UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
-    """Bitwise randomised response on the unary code of length k = max_value (paper 002, Algorithm 2).
+    """Bitwise randomised response on the unary code of length k = max_value (Athanasiou et al. 2025, Algorithm 2).
 
     With probability `randomise` (p) a bit is replaced by a fair coin, so it is flipped with probability p/2.
     """
@@ -106,7 +106,7 @@ class RRShuffle(_UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
 
 class GeoShuffle(_UnarySpec, frozen=True, kw_only=True, tag="geo-shuffle"):
-    """Discrete Laplace noise per user, shifted, clamped and unary-coded (paper 002, Algorithm 3).
+    """Discrete Laplace noise per user, shifted, clamped and unary-coded (Athanasiou et al. 2025, Algorithm 3).
 
     N ~ discrete Laplace, P(N = j) = (1-φ)/(1+φ) φ^|j| with φ = exp(-epsilon_geo); the user sends
     clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding.
@@ -128,7 +128,7 @@ class GeoShuffle(_UnarySpec, frozen=True, kw_only=True, tag="geo-shuffle"):
 
 
 class SGDLShuffle(_UnarySpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
-    """Symmetric generalised discrete Laplace noise, a share per user (paper 002, Algorithm 4).
+    """Symmetric generalised discrete Laplace noise, a share per user (Athanasiou et al. 2025, Algorithm 4).
 
     N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares` honest
     users together add exactly one discrete Laplace noise. Shift, clamp and code as in `GeoShuffle`.

@@ -9,8 +9,19 @@ class Adjacency(StrEnum):
     """What two neighbouring datasets are; the number of users is public in both.
 
     STANDARD: one user's value changes in any way; ε is for the whole change.
-    METRIC: one user's value changes by d, 1 <= d <= d_max; ε is per unit of d (paper 002, Definition 4).
+    METRIC: one user's value changes by d, 1 <= d <= d_max; ε is per unit of d (Athanasiou et al. 2025, Definition 4).
     """
 
     STANDARD = "standard"
     METRIC = "metric"
+
+
+class Composition(StrEnum):
+    """How a population's rounds are added up, by what their parameters may depend on.
+
+    ADAPTIVE: the results of earlier rounds; a privacy filter decides which round still fits.
+    FIXED: nothing that a round showed; smaller totals, true only if every parameter was fixed in advance.
+    """
+
+    ADAPTIVE = "adaptive"
+    FIXED = "fixed"

@@ -1,4 +1,7 @@
-"""The operating system's CSPRNG, and nothing else: no seeds anywhere in the protocol (invariants 2 and 3)."""
+"""The operating system's CSPRNG: values are randomised and batches permuted with it alone (invariants 2 and 3).
+
+The one seed of the protocol is what a device seals one submission from, `shuffledp_core.onion.seeds`.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.announce import CORRUPT, ONLINE, Announcer, status_topic
 from shuffledp_core.transport.service import Service, run_until_signal
 from shuffledp_proto.v1 import batch_pb2_grpc, node_pb2_grpc
+from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.intake import Batches, Submissions
@@ -24,10 +25,11 @@ from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer
 from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import Work
 
 NodeOf = Callable[[Parts], MixNode]
-"""Makes a node of its parts; an experiment puts its adversary here."""
+"""Makes a node of its parts; an experiment puts its adversary here, and the node then says that it is corrupt."""
 
 
 def build(
@@ -35,16 +37,18 @@ def build(
 ) -> tuple[MixNode, Service]:
     """A node and the server in front of it; `recover` the node before the server starts.
 
-    `corrupt` is the folder in which a node that is corrupt on purpose writes what it learns; None: an honest node.
+    `corrupt` is the folder in which a node that is corrupt on purpose writes what it learns; None: an honest node. A
+    node of any other code than ours (`node_of`) is corrupt, too, and says so: nobody can know what it does.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state folder, and
     `DocumentError` for a roster that is not signed by the pinned root key.
     """
-    roster = load_roster(config.roster, config.root_key)
+    roster = load_roster(config.roster, config.root_key, config.state, clock)
     identity = load_party(roster, "node", config.name, config.keys)
     metrics = NodeMetrics(config)
-    metrics.corrupt.set(corrupt is not None)
+    metrics.corrupt.set(_is_corrupt(node_of, corrupt))
     corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
+    admission = Admission(config.withdrawals, config.state, roster)
     store = Store(config.state)
     pool = PeelPool(config.worker_count)
     parts = Parts(
@@ -52,21 +56,25 @@ def build(
         roster=roster,
         store=store,
         work=Work(identity, pool, Relay(config.keys, roster, config.relay_seconds), metrics, corruption),
-        submissions=Submissions(identity, roster, clock, config.submission_seconds),
+        submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,
         metrics=metrics,
+        away_seconds=config.away_seconds,
+        foreign=node_of is not MixNode,
     )
     node = node_of(parts)
     metrics.registry.register(Inventory(node.rounds, store))
 
     def register(server: grpc.aio.Server) -> None:
-        node_pb2_grpc.add_NodeServicer_to_server(
-            NodeServicer(node, config.max_submissions, config.submission_seconds), server
-        )
+        node_pb2_grpc.add_NodeServicer_to_server(NodeServicer(node), server)
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkServicer(node), server)
 
     return node, Service(config, roster, RULES, NAMES, register, metrics)
+
+
+def _is_corrupt(node_of: NodeOf, corrupt: Path | None) -> bool:
+    return corrupt is not None or node_of is not MixNode
 
 
 async def run(config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None) -> None:
@@ -75,10 +83,12 @@ async def run(config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | 
     node, service = build(config, node_of=node_of, corrupt=corrupt)
     if corrupt is not None:
         structlog.get_logger().warning("CORRUPT NODE: all it learns is written down", folder=str(corrupt))
+    if node_of is not MixNode:
+        structlog.get_logger().warning("CORRUPT NODE: it runs foreign code, for an experiment")
     background: list[Callable[[], Awaitable[None]]] = [lambda: node.sweep(config.abandoned_seconds)]
     if config.broker is not None:
         deployment = load_roster(config.roster, config.root_key).deployment
-        status = ONLINE if corrupt is None else CORRUPT
+        status = CORRUPT if _is_corrupt(node_of, corrupt) else ONLINE
         announcer = Announcer.with_status(config.broker, status_topic(deployment, config.name), status)
         background.append(announcer.run)
     try:

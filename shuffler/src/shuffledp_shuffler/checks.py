@@ -6,24 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from shuffledp_core.documents import submission
 from shuffledp_core.documents.digests import document_digest
-from shuffledp_core.documents.models import BatchHeader, Certificate, Credential, Manifest, Party, Roster, RoundKey
-from shuffledp_core.documents.signed import Signed, verify
-from shuffledp_core.documents.submission import SubmissionClaim, credential_id
+from shuffledp_core.documents.losses import most_dropped
+from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, Party, Roster, RoundKey
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     AccessDenied,
     BadBatchError,
     DocumentError,
     ExpiredDocumentError,
     ForeignDocumentError,
-    InvalidSubmissionError,
     MalformedDocumentError,
     RoundKeyError,
     SubmissionClosedError,
-    UnknownCredentialError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
@@ -32,7 +31,8 @@ _ROUND_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 CLOCK_MILLISECONDS: Final = 600_000
-"""How much the clocks of the parties may differ: ten minutes. A round opens when it is announced."""
+"""How much the clocks of the parties may differ: ten minutes. A round opens when it is announced, and it is announced
+when it is certified."""
 
 
 def check_round_id(round_id: str) -> str:
@@ -45,17 +45,20 @@ def check_round_id(round_id: str) -> str:
 def check_certificate(signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int) -> Certificate:
     """The plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
 
-    1. It is signed by the roster's accountant.
+    1. It is signed by the roster's accountant, and the roster is current.
     2. It is for this deployment.
     3. Its stage is "plan", and the round id can be one.
-    4. It has not expired at `now` (milliseconds since 1970).
+    4. It has not expired at `now` (milliseconds since 1970), and was issued less than ten minutes from it: an older one
+       may be of a round that has ended.
     5. Its route has node `name` at the position, the suite is known. On the headers and discards of that route the
        accountant settles and releases: a node that is not on it must not take part, or its word would not count.
 
     Raises:
-        DocumentError: steps 1 to 5, as its branches; `UnknownRoundError` for the id, `ConfigError` for the suite.
+        DocumentError: steps 1 to 5, as its branches, `StaleRosterError` for the roster; `UnknownRoundError` for the
+            id, `ConfigError` for the suite.
     """
-    certificate = verify_from(roster.the("accountant"), signed, Certificate)  # 1
+    require_current(roster, now)  # 1
+    certificate = verify_from(roster.the("accountant"), signed, Certificate)
     _require_deployment(certificate.deployment, roster)  # 2
     if certificate.stage != "plan":  # 3
         raise ForeignDocumentError(f"a certificate of stage {certificate.stage!r} opens no round; send the plan's")
@@ -64,6 +67,11 @@ def check_certificate(signed: Signed, roster: Roster, name: str, position: int, 
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} expired at {certificate.expires_at}, it is {now}; "
             "ask the accountant for a new one"
+        )
+    if abs(now - certificate.issued_at) > CLOCK_MILLISECONDS:
+        raise ExpiredDocumentError(
+            f"the certificate of round {certificate.round_id} was issued at {certificate.issued_at}, it is {now} by "
+            "the clock here; a round is opened within ten minutes: open a new one, or set the clocks"
         )
     if not 2 <= certificate.nodes <= MAX_HOPS:  # 5
         raise MalformedDocumentError(f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}")
@@ -75,6 +83,22 @@ def check_certificate(signed: Signed, roster: Roster, name: str, position: int, 
         )
     suite_named(suite)
     return certificate
+
+
+def check_after_start(certificate: Certificate, started: int) -> None:
+    """A certificate of a round that is not known here was issued since this node was started (milliseconds since 1970).
+
+    A node knows every round it took part in since then. Of those before, its disk tells, unless it is a copy that was
+    put back: such a node would mix a round again that was given back to the budget. docs/protocol.md, "PrepareRound".
+
+    Raises:
+        ExpiredDocumentError: it was issued before.
+    """
+    if certificate.issued_at < started:
+        raise ExpiredDocumentError(
+            f"the certificate of round {certificate.round_id} was issued {(started - certificate.issued_at) / 1000:g} "
+            "s before this node was started, and is not known here: open a new round, or set the clocks"
+        )
 
 
 def named_round(signed: Signed, roster: Roster) -> str:
@@ -187,7 +211,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
     1. The caller is our predecessor on the route.
     2. The batch is meant for our position.
     3. The number of users is one that the manifest allows.
-    4. Every user has the same number of messages.
+    4. Every user has the same number of messages, less those dropped before, which are not too many.
     5. The digest is one.
 
     Raises:
@@ -202,36 +226,40 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
         raise BadBatchError(
             f"a batch of {header.users} users; the round allows {manifest.min_reports} to {manifest.max_reports}"
         )
-    expected = header.users * terms.geometry.messages_per_user
-    if header.records != expected:  # 4
-        raise BadBatchError(f"{header.records} records where {header.users} users have {expected}")
+    check_dropped(header.dropped, header.users, terms)  # 4
+    expected = header.users * terms.geometry.messages_per_user - header.dropped
+    if header.records != expected:
+        raise BadBatchError(
+            f"{header.records} records where {header.users} users have {expected}, {header.dropped} being dropped"
+        )
     if not _DIGEST.fullmatch(header.digest):  # 5
         raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")
     return expected * terms.geometry.record_bytes(terms.position)
 
 
+def check_dropped(dropped: int, users: int, terms: Terms) -> None:
+    """Raises `BadBatchError` when the nodes so far dropped more onions than the plan has room for.
+
+    docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not be there.
+    """
+    most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
+    if not 0 <= dropped <= most:
+        raise BadBatchError(
+            f"{dropped} onions of {users} reports did not open or stood in a batch again; the plan, which counts on "
+            f"{terms.certificate.honest} honest reports, has room for {most}: nothing is forwarded, plan for more "
+            "colluding users"
+        )
+
+
 def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed) -> tuple[str, str]:
     """Who claims to have submitted what, before any envelope is read: (credential id, envelope digest).
 
-    The first two steps of core's `check_submission`, for a repeated submission after the close.
-
     Raises:
-        UnknownCredentialError: the credential is not one of the population.
-        InvalidSubmissionError: the claim is not the credential's, or for another round.
+        UnknownCredentialError, InvalidSubmissionError: as core's `check_claim`.
     """
     population = roster.population(terms.certificate.population)
-    try:
-        who = verify(credential, Credential, population.name, bytes.fromhex(population.enrolment_key))
-    except DocumentError as error:
-        raise UnknownCredentialError(f"the credential is not one of {population.name!r}: {error}") from error
-    name = credential_id(who)
-    try:
-        said = verify(claim, SubmissionClaim, name, bytes.fromhex(who.public_key))
-    except (DocumentError, ValueError) as error:
-        raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
-    if said.round_id != terms.manifest.round_id or said.credential != name:
-        raise InvalidSubmissionError("the submission is for another round or credential")
-    return name, said.envelope_digest
+    enrolment = bytes.fromhex(population.enrolment_key)
+    return submission.check_claim(terms.manifest.round_id, population.name, enrolment, credential, claim)
 
 
 def _require_deployment(deployment: str, roster: Roster) -> None:

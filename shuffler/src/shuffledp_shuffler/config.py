@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from shuffledp_core.config import BrokerConfig, ServiceConfig
+from shuffledp_shuffler.uploads import Bounds
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     """A mix node's TOML file: the keys of every service, and these.
 
     Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per processor). At most
-    `max_submissions` submissions are received at a time, each for at most `submission_seconds`. The next hop may be
-    unreachable for `relay_seconds` before the round is given up. A round that nobody continues within
-    `abandoned_seconds` after its closing time is given up, too, so that its key does not lie on the disk for ever.
+    `max_submissions` submissions, or `submission_bytes` of them, are received at a time, each for at most
+    `submission_seconds` and no slower than `submission_rate` bytes a second; at most `waiting_submissions` others wait
+    for a place. The next hop may be unreachable for `relay_seconds` before the round is given up. A round that nobody
+    continues within `abandoned_seconds` after its closing time is given up, too, so that its key does not lie on the
+    disk for ever. A node that starts with a state folder which no node used for `away_seconds` gives up the rounds that
+    are open in it: it may be a copy that was put back. `withdrawals` is the folder with the list of withdrawn
+    credentials of every population, `<population>.json`; None: nobody's is ever withdrawn.
     """
 
     broker: BrokerConfig | None = None
     workers: int = 0
     max_submissions: int = 256
+    submission_bytes: int = 64 * 2**20
     submission_seconds: float = 60.0
+    submission_rate: float = 8192.0
+    waiting_submissions: int = 1024
     relay_seconds: float = 900.0
     abandoned_seconds: float = 86_400.0
+    away_seconds: float = 3_600.0
+    withdrawals: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.workers <= 1024:
             raise ValueError(f"workers must be from 0 to 1024, not {self.workers}")
-        if not 1 <= self.max_submissions <= 65_536:
-            raise ValueError(f"max_submissions must be from 1 to 65536, not {self.max_submissions}")
-        for name in ("submission_seconds", "relay_seconds", "abandoned_seconds"):
+        for name in ("max_submissions", "waiting_submissions"):
+            if not 1 <= getattr(self, name) <= 65_536:
+                raise ValueError(f"{name} must be from 1 to 65536, not {getattr(self, name)}")
+        if not (self.submission_bytes > 0 and self.submission_rate > 0):
+            raise ValueError("submission_bytes and submission_rate must be above 0")
+        for name in ("submission_seconds", "relay_seconds", "abandoned_seconds", "away_seconds"):
             if not 0 < getattr(self, name) <= 366 * 86_400:
                 raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")
+
+    @property
+    def uploads(self) -> Bounds:
+        """What of submissions may be on its way."""
+        return Bounds(
+            places=self.max_submissions,
+            size=self.submission_bytes,
+            line=self.waiting_submissions,
+            seconds=self.submission_seconds,
+            rate=self.submission_rate,
+        )
 
     @property
     def worker_count(self) -> int:

@@ -7,7 +7,8 @@ docs/protocol.md, section "Corrupt nodes".
 LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner only:
     header         a `LogHeader` as JSON, in bytes: what the log is of, and the SHA-256 of every other array
     permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the pool holds m
-                   records of each user, in the order of the spool; elsewhere it is the incoming batch, peeled
+                   records of each user, in the order of the spool; elsewhere it is the incoming batch, peeled.
+                   A pool record that was dropped stands nowhere
     incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1: envelopes, others: records
     outgoing       uint8 (records, 16): the same of every record that went out, in the order of the batch
     credentials    uint8 (users, 32), at node 1 only: who sent each envelope, in the order of the spool
@@ -19,8 +20,9 @@ import hashlib
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -59,7 +61,10 @@ Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
 
 
 class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a log is of. `batch` is the digest of the batch that was relayed; `arrays` the SHA-256 of each array."""
+    """What a log is of. `batch` is the digest of the batch that was relayed; `arrays` the SHA-256 of each array.
+
+    `records` went out, and `dropped` were in the pool beside them.
+    """
 
     version: int
     deployment: str
@@ -70,11 +75,17 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     records: int
     batch: str
     arrays: dict[str, str]
+    dropped: int = 0
+
+    @property
+    def pool(self) -> int:
+        """Records that the node had before it dropped any."""
+        return self.records + self.dropped
 
     @property
     def units(self) -> int:
         """What came in: envelopes at node 1, records elsewhere."""
-        return self.users if self.position == ENTRY else self.records
+        return self.users if self.position == ENTRY else self.pool
 
 
 @dataclass(frozen=True)
@@ -120,24 +131,27 @@ class Corruption:
         if not record.own_key().corrupt:
             return None
 
-        def write(records: Records, order: NDArray[np.intp], batch: str) -> None:
-            units = record.accepted if record.is_entry else len(records)
+        pool = record.accepted * layer.geometry.messages_per_user - record.dropped_before
+
+        def write(records: Records, places: NDArray[np.intp], order: NDArray[np.intp], batch: str) -> None:
+            units = record.accepted if record.is_entry else pool
             try:
                 incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
                 arrays: Arrays = {
-                    "permutation": order.astype(np.int64),
+                    "permutation": places[order].astype(np.int64),
                     "incoming": link_digests(incoming),
                     "outgoing": link_digests(records)[order],
                 }
                 if record.is_entry:
                     arrays["credentials"] = _senders(incoming, index)
-                write_log(self.folder / f"{record.round_id}{SUFFIX}", self._header(record, batch, arrays), arrays)
+                header = self._header(record, batch, arrays, pool - len(records))
+                write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
                 structlog.get_logger().error("log not written", round=record.round_id, reason=str(error))
 
         return write
 
-    def _header(self, record: RoundRecord, batch: str, arrays: Arrays) -> LogHeader:
+    def _header(self, record: RoundRecord, batch: str, arrays: Arrays, dropped: int) -> LogHeader:
         return LogHeader(
             version=VERSION,
             deployment=self.deployment,
@@ -148,6 +162,7 @@ class Corruption:
             records=len(arrays["permutation"]),
             batch=batch,
             arrays={name: _sha256(array) for name, array in arrays.items()},
+            dropped=dropped,
         )
 
 
@@ -174,7 +189,7 @@ def read_log(path: Path) -> CorruptLog:
 
     1. It is whole, of this version, and every array has the digest that the header says.
     2. The arrays have the shapes that the header's counts give; credentials are there at node 1, and only there.
-    3. The permutation is one.
+    3. The permutation is one, of those pool records that were not dropped.
 
     Raises:
         CorruptLogError: names the file and what is wrong.
@@ -191,8 +206,9 @@ def read_log(path: Path) -> CorruptLog:
         if _sha256(array) != header.arrays[name]:
             raise CorruptLogError(f"{path}: {name} does not have the digest in the header; copy the log again")
     _check_arrays(path, header, arrays)  # 2
-    if not np.array_equal(np.sort(arrays["permutation"]), np.arange(header.records)):  # 3
-        raise CorruptLogError(f"{path}: the permutation is none of {header.records} records")
+    order = arrays["permutation"]  # 3
+    if len(np.unique(order)) != header.records or order.min() < 0 or order.max() >= header.pool:
+        raise CorruptLogError(f"{path}: the permutation is none of {header.records} records of {header.pool}")
     return CorruptLog(header, arrays["permutation"], arrays["incoming"], arrays["outgoing"], arrays.get("credentials"))
 
 
@@ -202,7 +218,7 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
     1. There is one at least.
     2. Each is of this round and deployment.
     3. No two are of one position.
-    4. All count the same users and records.
+    4. All count the same users, and records that never become more along the route.
 
     Raises:
         CorruptLogError: one of these, or a log that `read_log` refuses.
@@ -224,7 +240,7 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
         if log.header.position in logs:  # 3
             raise CorruptLogError(f"{path} is a second log of position {log.header.position}; keep the right one")
         logs[log.header.position] = log
-    _check_alike(log.header for log in logs.values())  # 4
+    _check_alike([logs[position].header for position in sorted(logs)])  # 4
     return logs
 
 
@@ -241,14 +257,17 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
     for name, (shape, kind) in wanted.items():
         if arrays[name].shape != shape or arrays[name].dtype != kind:
             raise CorruptLogError(f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}")
-    if header.users < 1 or header.records % header.users:
-        raise CorruptLogError(f"{path}: {header.records} records are no whole number for each of {header.users} users")
+    if header.users < 1 or header.records < 1 or (header.position == ENTRY and header.pool % header.users):
+        raise CorruptLogError(f"{path}: {header.pool} records are no whole number for each of {header.users} users")
 
 
-def _check_alike(headers: Iterable[LogHeader]) -> None:
-    counts = {(header.users, header.records) for header in headers}
-    if len(counts) > 1:
-        raise CorruptLogError(f"the logs disagree on users and records: {sorted(counts)}; one is of another run")
+def _check_alike(headers: Sequence[LogHeader]) -> None:
+    for before, after in pairwise(headers):
+        adjacent = after.position == before.position + 1
+        lost = before.records - after.pool
+        if before.users != after.users or lost < 0 or (adjacent and lost):
+            counts = [(header.users, header.pool, header.records) for header in headers]
+            raise CorruptLogError(f"the logs disagree on users, records in and out: {counts}; one is of another run")
 
 
 def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:

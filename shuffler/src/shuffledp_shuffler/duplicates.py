@@ -1,4 +1,4 @@
-"""Refuses a batch in which an onion stands twice: a copied onion would be traced through the mix by its copy."""
+"""Finds onions that stand twice in a batch: a copied onion would be traced through the mix by its copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.errors import BadBatchError
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_shuffler.permutation import Records
 
@@ -15,8 +14,8 @@ _ROWS: Final = 2**16
 """Records hashed at a time: bounds the working copy to some megabytes."""
 
 
-def count_repeated(records: Records, random: RandomBytes) -> int:
-    """How many records are equal to an earlier one; exact, in O(N log N) time and 16 N bytes.
+def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
+    """Places of the records that are equal to an earlier one, ascending; exact, in O(N log N) time and 16 N bytes.
 
     Records are hashed to 64 bits with fresh random multipliers, so that nobody can prepare collisions that would
     make this slow; only records whose hashes meet are then compared byte by byte.
@@ -26,19 +25,16 @@ def count_repeated(records: Records, random: RandomBytes) -> int:
     ranked = hashes[order]
     meets = ranked[1:] == ranked[:-1]
     if not bool(meets.any()):
-        return 0
-    suspects = order[np.concatenate(([False], meets)) | np.concatenate((meets, [False]))]
-    return len(suspects) - len({records[index].tobytes() for index in suspects})
-
-
-def refuse_repeated(records: Records, random: RandomBytes) -> None:
-    """Raises `BadBatchError` when any record stands in the batch more than once."""
-    repeated = count_repeated(records, random)
-    if repeated:
-        raise BadBatchError(
-            f"{repeated} of {len(records)} onions repeat another one of the batch; the round must be given up: "
-            "somebody copies onions to trace them"
-        )
+        return np.empty(0, dtype=np.intp)
+    suspects = np.sort(order[np.concatenate(([False], meets)) | np.concatenate((meets, [False]))])
+    seen: set[bytes] = set()
+    again: list[int] = []
+    for place in suspects.tolist():
+        record = records[place].tobytes()
+        if record in seen:
+            again.append(place)
+        seen.add(record)
+    return np.array(again, dtype=np.intp)
 
 
 def _hashes(records: Records, random: RandomBytes) -> NDArray[np.uint64]:

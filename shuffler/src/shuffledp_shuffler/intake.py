@@ -9,73 +9,91 @@ import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from shuffledp_core.documents.digests import digest, document_digest
-from shuffledp_core.documents.models import BatchHeader, Receipt, Roster
-from shuffledp_core.documents.signed import Signed
-from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Roster
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.documents.submission import check_envelope, credential_id
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, SubmissionClosedError
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.chunks import Offsets
+from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_batch, check_claim
 from shuffledp_shuffler.files import PART, erase
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import different_submission
-
-Chunks = AsyncIterator[tuple[int, bytes]]
-"""(offset, bytes) as they arrive."""
+from shuffledp_shuffler.uploads import Chunks, Uploads
 
 
 @dataclass(frozen=True)
 class Submissions:
-    """Takes submissions. `clock` gives milliseconds since 1970; `patience` bounds a call, in seconds."""
+    """Takes submissions. `clock` gives milliseconds since 1970."""
 
     identity: Identity
     roster: Roster
     clock: Callable[[], int]
-    patience: float
+    uploads: Uploads
+    admission: Admission
 
     async def take(self, live: LiveRound, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
         """The signed receipt, once the submission is on disk; the same again for the same submission.
 
         1. The round takes submissions now; otherwise only a repetition of an accepted one is answered, and nothing
            of the envelope is read.
-        2. The envelope arrives whole, in order and in time; memory is bounded by its one legal length.
-        3. Credential and claim are genuine (core's `check_submission`); the envelope opens; no record is repeated.
-        4. It is still open; spooled: on disk, once per credential.
+        2. Credential and claim are genuine (core's `check_claim`): nobody else gets any further.
+        3. The credential still counts, unless its submission was accepted before (`_require_admitted`).
+        4. It is the only call of this credential; whoever waited for another one may be answered by that one's end.
+        5. There is room for the envelope's one legal length, and it arrives whole, in order and in time.
+        6. It is the envelope of the claim; it opens; no record is repeated.
+        7. It is still open; spooled: on disk, once per credential.
 
         Raises:
             SubmissionClosedError, InvalidSubmissionError, UnknownCredentialError, DifferentSubmissionError.
+            WithdrawnCredentialError: step 3.
             MalformedDocumentError: credential or claim is no signed document.
+            BusyError: step 4 or 5; asking again may help.
         """
         terms = live.require_terms()
         documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
         refusal = live.refusal(self.clock())
+        name, claimed = check_claim(terms, self.roster, *documents)  # 2
         if refusal is not None:  # 1
-            return await self._repeated(live, *documents, refusal)
-        key = live.require_key()
-        envelope = await self._gather(chunks, terms.geometry.envelope_bytes)  # 2
-        name = await asyncio.to_thread(_verify, terms, self.roster, *documents, envelope, key)  # 3
+            return await self._repeated(live, name, claimed, refusal)
+        await self._require_admitted(live, documents[0])  # 3
+        async with self.uploads.turn(terms.manifest.round_id, name) as repeated:  # 4
+            if repeated and await live.require_spool().find(name) is not None:
+                return await self._repeated(live, name, claimed, refusal)
+            length = terms.geometry.envelope_bytes
+            async with self.uploads.place(length):  # 5
+                return await self._take(live, name, claimed, await self.uploads.gather(chunks, length))
+
+    async def _take(self, live: LiveRound, name: str, claimed: str, envelope: bytes) -> Signed:
+        await asyncio.to_thread(_verify, live.require_terms(), claimed, envelope, live.require_key())  # 6
         refusal = live.refusal(self.clock())
-        if refusal is not None:  # 4
-            return await self._repeated(live, *documents, refusal)
-        submitted = digest(envelope)
-        await live.require_spool().append(name, submitted, envelope)
+        if refusal is not None:  # 7
+            return await self._repeated(live, name, claimed, refusal)
+        await live.require_spool().append(name, claimed, envelope)
         live.touch()
-        return self._receipt(live, name, submitted)
+        return self._receipt(live, name, claimed)
+
+    async def _require_admitted(self, live: LiveRound, credential: Signed) -> None:
+        """A genuine credential that was withdrawn or has expired gets no more than its receipt again."""
+        who = from_json(credential.body, Credential)
+        refusal = self.admission.refusal(who, self.clock())
+        if refusal is not None and await live.require_spool().find(credential_id(who)) is None:
+            raise refusal
 
     async def _repeated(
-        self, live: LiveRound, credential: Signed, claim: Signed, refusal: SubmissionClosedError
+        self, live: LiveRound, name: str, claimed: str, refusal: SubmissionClosedError | None
     ) -> Signed:
-        name, claimed = check_claim(live.require_terms(), self.roster, credential, claim)
         accepted = await live.require_spool().find(name)
-        if accepted is None:
+        if accepted is None and refusal is not None:
             raise refusal
         if accepted != claimed:
             raise different_submission()
@@ -85,32 +103,15 @@ class Submissions:
         receipt = Receipt(round_id=live.record.round_id, credential=name, submission_digest=submitted)
         return self.identity.sign(receipt)
 
-    async def _gather(self, chunks: Chunks, total: int) -> bytes:
-        offsets, envelope = Offsets(total), bytearray()
-        try:
-            async with asyncio.timeout(self.patience):
-                async for offset, data in chunks:
-                    offsets.accept(offset, len(data))
-                    envelope += data
-            offsets.finish()
-        except BadBatchError as error:
-            raise InvalidSubmissionError(f"the envelope must have {total} bytes: {error}") from error
-        except TimeoutError as error:
-            raise InvalidSubmissionError(f"the envelope did not arrive within {self.patience:g} s") from error
-        return bytes(envelope)
 
-
-def _verify(terms: Terms, roster: Roster, credential: Signed, claim: Signed, envelope: bytes, key: bytes) -> str:
-    """The credential id of a submission that is genuine and opens. Raises as `Submissions.take`, step 3."""
-    population = roster.population(terms.certificate.population)
-    round_id, geometry = terms.manifest.round_id, terms.geometry
-    enrolment = bytes.fromhex(population.enrolment_key)
-    name = check_submission(round_id, population.name, enrolment, credential, claim, envelope)
-    records = open_envelope(geometry, round_id, key, envelope)
+def _verify(terms: Terms, claimed: str, envelope: bytes, key: bytes) -> None:
+    """The envelope of a claim that is genuine opens. Raises as `Submissions.take`, step 5."""
+    check_envelope(claimed, envelope)
+    geometry = terms.geometry
+    records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
     width = geometry.record_bytes(2)
     if len({records[start : start + width] for start in range(0, len(records), width)}) * width != len(records):
         raise InvalidSubmissionError("the envelope holds the same onion twice; seal every message by itself")
-    return name
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class NodeMetrics(ServiceMetrics):
         counter, gauge = self.counter, self.gauge
         self.accepted = counter("shuffledp_node_submissions_accepted", "Submissions on disk; repetitions do not count")
         self.records = counter("shuffledp_node_records", "Records through a phase, as it goes", "phase")
+        self.dropped = counter("shuffledp_node_records_dropped", "Onions that did not open, or stood in a batch again")
         self.batch_bytes = counter("shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction")
         self.rounds_ended = counter("shuffledp_node_rounds_ended", "Rounds by end: done, deleted, error", "outcome")
         self._seconds = gauge("shuffledp_node_stage_seconds", "Duration of a stage when it last ended", "stage")

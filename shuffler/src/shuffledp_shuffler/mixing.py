@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,22 +21,51 @@ from shuffledp_core.errors import NodeFault
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.chunks import CHUNK_BYTES
-from shuffledp_shuffler.duplicates import refuse_repeated
+from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.files import commit_part, open_part
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
-from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peel_worker import Layer, Peeled
 from shuffledp_shuffler.peeling import CHUNK_BYTES as PEEL_BYTES
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces, uniform_permutation
 
-Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], str], None]
-"""What a corrupt node does with the peeled records in their old order, their permutation, and the digest of the batch.
+Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], NDArray[np.intp], str], None]
+"""What a corrupt node does with the kept records in their old order, their places in the pool before any was dropped,
+their permutation, and the digest of the batch.
 
 Only `corruption` makes one; every honest node passes None, and then nothing of this leaves `_write_permuted`.
 """
 
 Timed: TypeAlias = Callable[[str, int], AbstractContextManager[None]]
 """Surrounds a stage of the mixing, given its name (`metrics.STAGES`) and the number of records."""
+
+
+Dropped: TypeAlias = Callable[[int], None]
+"""Told how many records are about to be dropped; raises where those are too many."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What a mix gave: SHA-256 of the target in hex, the records in it, and how many were dropped."""
+
+    digest: str
+    records: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Peeled records in their old order, and the place of each in the pool before any was dropped."""
+
+    records: Records
+    places: NDArray[np.intp]
+
+    def without(self, unwanted: NDArray[np.intp]) -> _Pool:
+        """The pool less the records at these places."""
+        if not len(unwanted):
+            return self
+        kept = ~np.isin(self.places, unwanted)
+        return _Pool(self.records[kept], self.places[kept])
 
 
 def untimed(_stage: str, _records: int) -> AbstractContextManager[None]:
@@ -53,13 +83,17 @@ async def mix(
     progress: Callable[[int], None],
     timed: Timed = untimed,
     recorder: Recorder | None = None,
-) -> str:
+    allowed: Dropped = lambda _: None,
+) -> Mixed:
     """Peels and permutes `units` packed units of `source` into `target`, which is whole or absent.
 
-    1. No onion stands twice in the incoming batch (positions 2..L; envelopes are unique in the spool).
-    2. Every unit opens; the records are pooled in memory, records x bytes of one.
-    3. No onion stands twice in the pool of the entry node.
-    4. The pool is permuted uniformly and written.
+    1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L; envelopes are unique in
+       the spool).
+    2. Every unit is opened, and those that do not open are dropped; the records are pooled in memory, records x bytes
+       of one.
+    3. Of an onion that stands several times in the pool of the entry node one is kept.
+    4. What was dropped is not too much. How many are dropped depends on the input alone: mixing again drops as many.
+    5. The pool is permuted uniformly and written.
 
     Args:
         layer: what to take off.
@@ -71,44 +105,51 @@ async def mix(
         progress: called with the number of records peeled so far.
         timed: surrounds every stage.
         recorder: None but on a node that was corrupted on purpose; called once the target is whole.
-
-    Returns:
-        SHA-256 of the target, hex.
+        allowed: step 4; called before anything is written.
 
     Raises:
-        BadBatchError: step 1, 2 or 3. NodeFault: lost data or a lost worker.
+        NodeFault: lost data or a lost worker. Whatever `allowed` raises.
     """
     if await in_thread(_size, source) < units * layer.unit_bytes:
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
+    again = np.empty(0, dtype=np.intp)
     if layer.position > 1:  # 1
         incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
         with timed(CHECK, units):
-            await in_thread(refuse_repeated, incoming, random)
+            again = await in_thread(repeated, incoming, random)
         del incoming
-    with timed(PEEL, units * layer.records_per_unit):
-        records = await _peel_all(layer, units, source, pool, progress)  # 2
+    total = units * layer.records_per_unit
+    with timed(PEEL, total):
+        peeled = await _peel_all(layer, units, source, pool, progress)  # 2
     if layer.position == 1:  # 3
-        with timed(CHECK, len(records)):
-            await in_thread(refuse_repeated, records, random)
-    return await in_thread(_write_permuted, records, target, random, timed, recorder)  # 4
+        with timed(CHECK, len(peeled.records)):
+            again = await in_thread(repeated, peeled.records, random)
+    kept = peeled.without(again)
+    dropped = total - len(kept.records)
+    allowed(dropped)  # 4
+    digest = await in_thread(_write_permuted, kept, target, random, timed, recorder)  # 5
+    return Mixed(digest, len(kept.records), dropped)
 
 
-async def _peel_all(layer: Layer, units: int, source: Path, pool: PeelPool, progress: Callable[[int], None]) -> Records:
+async def _peel_all(layer: Layer, units: int, source: Path, pool: PeelPool, progress: Callable[[int], None]) -> _Pool:
     width = layer.geometry.record_bytes(layer.position + 1)
     total = units * layer.records_per_unit
     flat = np.empty(total * width, dtype=np.uint8)
-    filled = 0
+    opens = np.ones(total, dtype=bool)
+    filled = seen = 0
 
-    def place(peeled: bytes) -> None:
-        nonlocal filled
-        flat[filled : filled + len(peeled)] = np.frombuffer(peeled, dtype=np.uint8)
-        filled += len(peeled)
-        progress(filled // width)
+    def place(peeled: Peeled) -> None:
+        nonlocal filled, seen
+        flat[filled : filled + len(peeled.data)] = np.frombuffer(peeled.data, dtype=np.uint8)
+        filled += len(peeled.data)
+        opens[[seen + closed for closed in peeled.closed]] = False
+        seen += len(peeled.data) // width + len(peeled.closed)
+        progress(seen)
 
     await pool.peel(layer, _pieces(source, units * layer.unit_bytes, layer.unit_bytes), place)
-    if filled != flat.size:
-        raise NodeFault(f"peeling gave {filled} bytes where {flat.size} were due")
-    return flat.reshape(total, width)
+    if seen != total or filled % width:
+        raise NodeFault(f"peeling gave {filled} bytes of {seen} records where {total} were due")
+    return _Pool(flat[:filled].reshape(-1, width), np.flatnonzero(opens))
 
 
 def _pieces(source: Path, total: int, unit: int) -> Iterator[bytes]:
@@ -122,9 +163,8 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _write_permuted(
-    records: Records, target: Path, random: RandomBytes, timed: Timed, recorder: Recorder | None
-) -> str:
+def _write_permuted(pool: _Pool, target: Path, random: RandomBytes, timed: Timed, recorder: Recorder | None) -> str:
+    records = pool.records
     with timed(PERMUTE, len(records)):
         order = uniform_permutation(len(records), random)
     digest = hashlib.sha256()
@@ -134,5 +174,5 @@ def _write_permuted(
             file.write(piece)
         commit_part(target, file)
     if recorder is not None:
-        recorder(records, order, digest.hexdigest())
+        recorder(records, pool.places, order, digest.hexdigest())
     return digest.hexdigest()

@@ -26,6 +26,7 @@ from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     Terms,
+    check_after_start,
     check_certificate,
     check_header,
     check_manifest,
@@ -33,12 +34,13 @@ from shuffledp_shuffler.checks import (
     check_times,
     named_round,
 )
-from shuffledp_shuffler.intake import Batches, Chunks, Submissions
+from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.live import LiveRound, Snapshot
 from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder, Store
+from shuffledp_shuffler.uploads import Chunks
 from shuffledp_shuffler.work import Work
 
 SWEEP_SECONDS: Final = 60.0
@@ -49,7 +51,11 @@ _WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
 
 @dataclass(frozen=True)
 class Parts:
-    """What a node is made of. `clock` gives milliseconds since 1970."""
+    """What a node is made of. `clock` gives milliseconds since 1970.
+
+    `away_seconds`: a state folder that was not in use for longer may be a copy that was put back. `foreign`: the node
+    is not ours, but an experiment's.
+    """
 
     identity: Identity
     roster: Roster
@@ -59,6 +65,13 @@ class Parts:
     batches: Batches
     clock: Callable[[], int]
     metrics: NodeMetrics
+    away_seconds: float
+    foreign: bool = False
+
+    @property
+    def corrupt(self) -> bool:
+        """Whether the node must say that it is: it writes down what it learns, or nobody can know what it does."""
+        return self.foreign or self.work.corruption is not None
 
 
 class MixNode:
@@ -70,6 +83,7 @@ class MixNode:
         self._damaged: dict[str, NodeFault] = {}
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
+        self._started = parts.clock()
 
     def rounds(self) -> list[LiveRound]:
         """Every round that is known here, in no particular order. Safe from any thread."""
@@ -86,7 +100,12 @@ class MixNode:
         self._parts.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
-        """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself."""
+        """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself.
+
+        So does an open one in a state folder which was not in use for long: docs/protocol.md, "What survives a crash".
+        """
+        self._started = self._parts.clock()
+        away = self._started - self._parts.store.last_seen()
         for folder in self._parts.store.folders():
             try:
                 live = LiveRound(folder, folder.read(), self._parts.metrics)
@@ -95,12 +114,14 @@ class MixNode:
                 self._log.error("round damaged", round=folder.round_id, reason=str(error))
                 continue
             self._rounds[folder.round_id] = live
-            await self._resume(live)
+            await self._resume(live, away)
+        await self._be_seen()
 
     async def shut(self) -> None:
         """Stops all work; everything is on disk."""
         for live in self._rounds.values():
             await live.stop()
+        await self._be_seen()
         await in_thread(self._parts.work.pool.close)
         self._parts.store.close()
 
@@ -108,7 +129,8 @@ class MixNode:
         """A signed round key for one position of a certified plan; the same one for the same question.
 
         Raises:
-            DocumentError: see `check_certificate`. RoundStateError: prepared otherwise, or deleted before.
+            DocumentError: see `check_certificate` and `check_after_start`. RoundStateError: prepared otherwise, or
+                deleted before.
         """
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
@@ -158,6 +180,7 @@ class MixNode:
     async def sweep(self, patience: float) -> None:
         """For ever: gives up rounds that nobody continued within `patience` seconds after their closing time."""
         while True:
+            await self._be_seen()
             await self.give_up_abandoned(round(1000 * patience))
             await asyncio.sleep(SWEEP_SECONDS)
 
@@ -188,6 +211,7 @@ class MixNode:
                 record = self._round(plan.round_id).record
                 record.require_same_preparation(signed, position, suite)
                 return record.round_key
+            check_after_start(plan, self._started)
             private, public = suite_named(suite).generate()
             key = RoundKey(
                 deployment=self._parts.roster.deployment,
@@ -197,10 +221,10 @@ class MixNode:
                 suite=suite,
                 public_key=public.hex(),
                 certificate_digest=document_digest(signed),
-                corrupt=self._parts.work.corruption is not None,
+                corrupt=self._parts.corrupt,
             )
             if key.corrupt:
-                self._log.warning("CORRUPT NODE: all it learns of this round is written down", round=plan.round_id)
+                self._log.warning("CORRUPT NODE: it may write down all it learns of this round", round=plan.round_id)
             round_key = self._parts.identity.sign(key)
             record = RoundRecord(round_id=plan.round_id, position=position, certificate=signed, round_key=round_key)
             folder = await in_thread(self._parts.store.create, record, private)
@@ -273,9 +297,34 @@ class MixNode:
             self._damaged.pop(round_id, None)
             return signed
 
-    async def _resume(self, live: LiveRound) -> None:
+    def _distrust(self, record: RoundRecord, away: int) -> None:
+        """Raises `NodeFault` for an open round that must not go on here, although it is on the disk.
+
+        1. The folder was not in use for long: after a copy that was put back, this round may be one for which this node
+           signed that nothing was forwarded, so that it costs nothing.
+        2. An honest node made the round's key, and this one is not ours.
+        """
+        if away > 1000 * self._parts.away_seconds:  # 1
+            raise NodeFault(
+                f"the state folder was not in use for more than {self._parts.away_seconds:g} s and may be a copy that "
+                "was put back: its open rounds are given up (`away_seconds`)"
+            )
+        if self._parts.foreign and not record.own_key().corrupt:  # 2
+            raise NodeFault(
+                f"round {record.round_id} was promised by an honest node; foreign code does not go on with it"
+            )
+
+    async def _be_seen(self) -> None:
+        try:
+            await in_thread(self._parts.store.be_seen, self._parts.clock())
+        except OSError as error:
+            self._log.error("cannot write down that the state folder is in use", reason=str(error))
+
+    async def _resume(self, live: LiveRound, away: int) -> None:
         record = live.record
         try:
+            if not record.ended:
+                self._distrust(record, away)
             if record.phase not in KEYLESS:
                 live.private_key = live.folder.read_key(suite_named(record.own_key().suite).private_key_bytes)
             if record.manifest is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shuffledp_core.errors import NodeFault
+from shuffledp_core.errors import BadBatchError, NodeFault
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import binding, peel
+from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 
 
@@ -30,18 +30,29 @@ class Layer:
         return self.geometry.messages_per_user if self.position == 1 else 1
 
 
-def peel_chunk(layer: Layer, packed: bytes) -> bytes:
+@dataclass(frozen=True)
+class Peeled:
+    """A packed chunk without one layer, and the places in it of the records that did not open and are left out."""
+
+    data: bytes
+    closed: tuple[int, ...]
+
+
+def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
     """One layer off every unit of a packed chunk, order kept.
 
     Raises:
-        BadBatchError: a record does not open (positions 2..L).
         NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is damaged.
     """
-    if layer.position > 1:
-        return peel(layer.geometry, layer.round_id, layer.position, layer.private_key, packed)
-    open_ = suite_named(layer.geometry.suite).opener(layer.private_key, binding(layer.round_id, 1))
+    open_ = suite_named(layer.geometry.suite).opener(layer.private_key, binding(layer.round_id, layer.position))
     width = layer.unit_bytes
-    try:
-        return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])
-    except NodeFault as error:
-        raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
+    opened: list[bytes] = []
+    closed: list[int] = []
+    for start in range(0, len(packed), width):
+        try:
+            opened.append(open_(packed[start : start + width]))
+        except BadBatchError as error:
+            if layer.position == 1:
+                raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
+            closed.append(start // width)
+    return Peeled(b"".join(opened), tuple(closed))

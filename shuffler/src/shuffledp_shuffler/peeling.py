@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.workers import begin
-from shuffledp_shuffler.peel_worker import Layer, peel_chunk
+from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
 
 CHUNK_BYTES = 2**19
 """Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of work."""
@@ -38,15 +38,15 @@ class PeelPool:
         pool, loop = self._started(), asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self.workers)))
 
-    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[bytes], None]) -> None:
+    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], None]) -> None:
         """Peels every piece and hands the results to `place`, in order; memory: some pieces per worker.
 
         Raises:
-            WorkersLost: a worker died. BadBatchError, NodeFault: see `peel_chunk`.
+            WorkersLost: a worker died. NodeFault: see `peel_chunk`.
         """
         pool = self._started()
         loop = asyncio.get_running_loop()
-        window: deque[asyncio.Future[bytes]] = deque()
+        window: deque[asyncio.Future[Peeled]] = deque()
         try:
             for piece in pieces:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))

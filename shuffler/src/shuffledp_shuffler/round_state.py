@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from shuffledp_core.documents.digests import document_digest
-from shuffledp_core.documents.models import Certificate, RoundKey
+from shuffledp_core.documents.models import BatchHeader, Certificate, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, TooFewReportsError, by_code
 
@@ -73,6 +73,11 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def plan(self) -> Certificate:
         """The certificate that was verified when the round was prepared."""
         return from_json(self.certificate.body, Certificate)
+
+    @property
+    def dropped_before(self) -> int:
+        """Onions that the nodes before this one dropped; 0 at the entry, and before a batch is there."""
+        return 0 if self.incoming is None else from_json(self.incoming.body, BatchHeader).dropped
 
     @property
     def is_entry(self) -> bool:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
@@ -13,7 +12,6 @@ import grpc
 import structlog
 
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, NodeFault
-from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
@@ -60,15 +58,10 @@ def _disk_faults() -> Iterator[None]:
 
 
 class NodeServicer(node_pb2_grpc.NodeServicer):
-    """What the analyst and the clients call.
+    """What the analyst and the clients call."""
 
-    At most `max_submissions` submissions are received at a time, each of which begins within `patience` seconds.
-    """
-
-    def __init__(self, node: MixNode, max_submissions: int, patience: float) -> None:
+    def __init__(self, node: MixNode) -> None:
         self._node = node
-        self._patience = patience
-        self._room = asyncio.Semaphore(max_submissions)
 
     async def PrepareRound(
         self, request: node_pb2.PrepareRoundRequest, context: Context
@@ -88,23 +81,15 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
     ) -> node_pb2.SubmitResponse:
         """See node.proto."""
-        async with self._room, draining(request_iterator):
-            header = await self._header(request_iterator)
-            with _disk_faults():
-                receipt = await self._node.submit(
-                    header.round_id, header.credential, header.claim, _envelope(request_iterator)
-                )
-        return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
-
-    async def _header(self, requests: AsyncIterator[node_pb2.SubmitRequest]) -> node_pb2.SubmissionHeader:
-        try:
-            async with asyncio.timeout(self._patience):
-                first = await anext(aiter(requests), None)
-        except TimeoutError as error:
-            raise InvalidSubmissionError(f"the submission did not begin within {self._patience:g} s") from error
+        first = await anext(aiter(request_iterator), None)
         if first is None or first.WhichOneof("part") != "header":
             raise InvalidSubmissionError("a submission begins with its header")
-        return first.header
+        header = first.header
+        with _disk_faults():
+            receipt = await self._node.submit(
+                header.round_id, header.credential, header.claim, _envelope(request_iterator)
+            )
+        return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
 
     async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
         """See node.proto."""
@@ -137,12 +122,11 @@ class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
         """See batch.proto."""
-        async with draining(request_iterator):
-            first = await anext(aiter(request_iterator), None)
-            if first is None or first.WhichOneof("part") != "header":
-                raise BadBatchError("a batch begins with its header")
-            with _disk_faults():
-                await self._node.add_batch(first.header, peer_name(context), _records(request_iterator))
+        first = await anext(aiter(request_iterator), None)
+        if first is None or first.WhichOneof("part") != "header":
+            raise BadBatchError("a batch begins with its header")
+        with _disk_faults():
+            await self._node.add_batch(first.header, peer_name(context), _records(request_iterator))
         return batch_pb2.AddBatchResponse()
 
 

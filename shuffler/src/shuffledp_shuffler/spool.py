@@ -59,6 +59,14 @@ class _Close:
     answer: asyncio.Future[int]
 
 
+def _trouble(error: sqlite3.Error) -> str:
+    """Only what is no database, or contradicts itself, is damaged; all else is the disk's or its permissions' fault."""
+    code = getattr(error, "sqlite_errorname", "")
+    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return f"the index of accepted submissions is damaged: {error}"
+    return f"the index of accepted submissions cannot be written ({error}): is the disk of the state folder full?"
+
+
 class Spool:
     """The accepted submissions of one round. Used from one event loop; `shut` must be called in the end."""
 
@@ -91,7 +99,7 @@ class Spool:
             self._accepted = int(self._database.execute("SELECT count(*) FROM accepted").fetchone()[0])
         except sqlite3.Error as error:
             os.close(self._file)
-            raise NodeFault(f"the index of accepted submissions is damaged: {error}; the round cannot go on") from error
+            raise NodeFault(f"{_trouble(error)}; the round cannot go on") from error
         sync_folder(index.parent)
         self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
         self._thread.start()

@@ -7,6 +7,7 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                incoming, outgoing           packed batches, with headers in the record
 uploads/                   batches that are still arriving, erased at start
 discards/<round>.json      the signed discard of a deleted round, kept: its id is never used again
+seen                       when a node last used this folder, milliseconds since 1970
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class Store:
         """Locks the folder and finishes what a crash left undone. Raises `ConfigError`."""
         self._rounds = folder / "rounds"
         self._discards = folder / "discards"
+        self._seen = folder / "seen"
         self.uploads = folder / "uploads"
         self._lock = claim_state(folder)
         try:
@@ -122,6 +124,17 @@ class Store:
     def close(self) -> None:
         """Releases the folder."""
         os.close(self._lock)
+
+    def last_seen(self) -> int:
+        """When a node last said that it uses this folder, in milliseconds since 1970; 0 when it does not say."""
+        try:
+            return int(self._seen.read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def be_seen(self, now: int) -> None:
+        """Says that the folder is in use at `now`, in milliseconds since 1970."""
+        write_atomic(self._seen, str(now).encode())
 
     def create(self, record: RoundRecord, private_key: bytes) -> RoundFolder:
         """A new round's folder, whole or not at all."""

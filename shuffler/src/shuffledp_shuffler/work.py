@@ -13,14 +13,16 @@ from typing import Final
 import structlog
 
 from shuffledp_core.documents.models import BatchHeader
+from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import NodeFault, ShuffleDPError
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
 from shuffledp_core.tasks import in_thread
+from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
-from shuffledp_shuffler.mixing import mix
+from shuffledp_shuffler.mixing import Mixed, mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import Relay
@@ -60,13 +62,17 @@ class Work:
 
         A step of its own, so that an experiment can put an adversary in the place of an honest node.
         """
-        record = live.record
+        record, done = live.record, await self._mixed(live)
+        if done.dropped:
+            self.metrics.dropped.inc(done.dropped)
+            structlog.get_logger().warning("onions dropped", round=record.round_id, dropped=done.dropped)
         return BatchHeader(
             round_id=record.round_id,
             position=record.position + 1,
             users=record.accepted,
-            records=record.accepted * live.require_terms().geometry.messages_per_user,
-            digest=await self._mixed_digest(live),
+            records=done.records,
+            digest=done.digest,
+            dropped=record.dropped_before + done.dropped,
         )
 
     async def _mix(self, live: LiveRound) -> None:
@@ -75,10 +81,11 @@ class Work:
         await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
         await in_thread(live.folder.erase_consumed, live.record.phase)
 
-    async def _mixed_digest(self, live: LiveRound) -> str:
-        record, geometry, folder = live.record, live.require_terms().geometry, live.folder
-        layer = Layer(geometry, record.round_id, record.position, live.require_key())
-        total = record.accepted * geometry.messages_per_user
+    async def _mixed(self, live: LiveRound) -> Mixed:
+        record, terms, folder = live.record, live.require_terms(), live.folder
+        layer = Layer(terms.geometry, record.round_id, record.position, live.require_key())
+        before = record.dropped_before
+        total = record.accepted * terms.geometry.messages_per_user - before
         units = record.accepted if record.is_entry else total
         source = folder.envelopes if record.is_entry else folder.incoming
         recorder = None if self.corruption is None else self.corruption.recorder(record, layer, source, folder.index)
@@ -95,6 +102,7 @@ class Work:
                     lambda done: live.progress(done, total),
                     self.metrics.timed,
                     recorder,
+                    lambda dropped: check_dropped(before + dropped, record.accepted, terms),
                 )
             except WorkersLost as error:
                 structlog.get_logger().warning(
@@ -109,7 +117,7 @@ class Work:
         if record.outgoing is None:
             raise NodeFault(f"the record of round {record.round_id} lacks the header of its batch")
         width = terms.geometry.record_bytes(record.position + 1)
-        total = record.accepted * terms.geometry.messages_per_user
+        total = from_json(record.outgoing.body, BatchHeader).records
 
         async def forwarding() -> None:
             if not live.record.forwarded:

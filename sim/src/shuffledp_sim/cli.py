@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.errors import OutputError, ShuffleDPError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.terminal import explain, prepare_terminal, say_error
 from shuffledp_sim.accounting.app import advise, calibrate, certify_app, verify
 from shuffledp_sim.accounting.options import Format, OutputFormat
 from shuffledp_sim.attacks.app import attack_app
 from shuffledp_sim.audit.app import audit_app
+from shuffledp_sim.deploy.app import deploy_app
+from shuffledp_sim.interruption import unwinding
+from shuffledp_sim.keys.app import bundle, enrol, withdraw
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.node_numbers import node_numbers
+from shuffledp_sim.results.app import results_app
 
 app = typer.Typer(
     name="shuffledp",
-    help="An end-to-end system for the shuffle model of differential privacy.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
+keys_app.command()(enrol)
+keys_app.command()(bundle)
+keys_app.command()(withdraw)
 app.add_typer(keys_app, name="keys")
+app.add_typer(deploy_app, name="deploy")
 app.add_typer(certify_app, name="certify")
 app.add_typer(attack_app, name="attack")
 app.add_typer(audit_app, name="audit")
+app.add_typer(results_app, name="results")
 app.command()(calibrate)
 app.command()(advise)
 app.command()(verify)
+
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if wanted:
+        typer.echo(f"shuffledp {version('shuffledp-sim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """An end-to-end system for the shuffle model of differential privacy."""
 
 
 class MechanismName(StrEnum):
@@ -100,7 +127,9 @@ def round_(
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
     max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
-    colluding: Annotated[int, typer.Option(min=0, help="Users the guarantee does not count on.")] = 0,
+    colluding: Annotated[
+        int | None, typer.Option(min=0, help="Users the guarantee does not count on; default: 5 % of --min-reports.")
+    ] = None,
     population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
     route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
     suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
@@ -128,7 +157,7 @@ def round_(
             max_distance=max_distance,
             min_reports=min_reports,
             max_reports=max_reports,
-            colluding=colluding,
+            colluding=min_reports // 20 if colluding is None else colluding,
             route=tuple(route or (node.name for node in open_deployment(keys).roster.nodes())),
             suite=suite,
             open_seconds=open_seconds,
@@ -250,13 +279,13 @@ def keys_init(
     client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
 ) -> None:
     """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
-    from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses, write_client
+    from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
 
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
-    deployment = create_deployment(folder, replace_addresses(regular, address or []), population=population)
-    for name in client or []:
-        write_client(folder / "clients" / name, deployment, population)
+    deployment = create_deployment(
+        folder, replace_addresses(regular, address or []), population=population, clients=client or []
+    )
     typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
     typer.echo(deployment.root_key)
 
@@ -282,26 +311,43 @@ def keys_renew(
         list[str] | None, typer.Option(help="Only this one; a party, client or operator; repeatable.")
     ] = None,
     authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
+    roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,
 ) -> None:
-    """New TLS keys and certificates, for everybody or some; all of them or, after an error, none."""
+    """New TLS keys and certificates, for everybody or some, or a new roster; all of it or, after an error, nothing."""
     from shuffledp_sim.keys.renewal import renew
 
-    done = renew(folder, party or [], new_authority=authority)
+    done = renew(folder, party or [], new_authority=authority, new_roster=roster)
+    if roster:
+        typer.echo(
+            f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one everywhere, and"
+        )
+        typer.echo("restart one by one: docs/operations.md, keys and their rotation")
+        return
     typer.echo(f"new TLS keys and certificates: {', '.join(done.names)}")
     if done.new_authority:
         typer.echo(f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: everybody needs it")
     if not done.bridged:
         typer.echo("whoever has the old roster refuses the new certificates: stop everything, and start it with both")
     typer.echo("put them in place and restart one by one: docs/operations.md, keys and their rotation")
+    typer.echo("devices get them in new bundles: `shuffledp keys bundle`")
 
 
 def main() -> None:
     """Entry point: the only place that catches our errors; one line on standard error, and the exit code."""
-    try:
-        app()
-    except ShuffleDPError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+    prepare_terminal()
+    with unwinding() as interruption:
+        try:
+            app()
+        except ShuffleDPError as error:
+            say_error(f"error: {error}")
+            sys.exit(interruption.exit_code or error.exit_code)
+        except OSError as error:  # of a file that nobody has looked at more closely
+            say_error(f"error: {explain(error)}")
+            sys.exit(interruption.exit_code or OutputError.exit_code)
+        except asyncio.CancelledError:  # by a signal
+            sys.exit(interruption.exit_code)
+        except SystemExit as end:
+            sys.exit(interruption.exit_code or end.code)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,40 @@
-"""Progress of a round on a terminal: one bar per stage, on standard error."""
+"""Progress of what takes its time, on standard error: bars on a terminal, plain lines for everything else."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+PATIENCE_SECONDS: Final = 2.0
+"""So long nobody wonders whether anything happens."""
+
+INTERVAL_SECONDS: Final = 10.0
+"""Between two plain lines."""
+
 
 class Stages:
-    """Bars that appear when their stage begins. Silent where standard error is no terminal, unless told otherwise."""
+    """Stages of some work, shown from `__enter__` to `__exit__`.
 
-    def __init__(self, console: Console) -> None:
+    On a terminal a bar appears for each stage, as soon as it begins. Elsewhere a line says how far the newest stage
+    is: first after `PATIENCE_SECONDS`, then every `INTERVAL_SECONDS`. A quiet console stays quiet.
+
+    Args:
+        console: of standard error.
+        after: seconds before the first bar, for work that is often over at once.
+    """
+
+    def __init__(self, console: Console, *, after: float = 0.0) -> None:
+        ascii_only = console.options.ascii_only
         self._progress = Progress(
-            SpinnerColumn(finished_text="[green]✓[/green]"),
+            SpinnerColumn("line" if ascii_only else "dots", finished_text="[green]✓[/green]"),
             TextColumn("{task.description:<22}"),
             BarColumn(bar_width=36),
             MofNCompleteColumn(),
@@ -23,23 +43,103 @@ class Stages:
             disable=not console.is_terminal,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._lines = _Lines(console)
+        self._ticker: _Ticker | None = None
+        if not console.is_terminal and not console.quiet:
+            self._ticker = _Ticker(self._lines.say, PATIENCE_SECONDS, INTERVAL_SECONDS)
+        elif after:
+            self._ticker = _Ticker(self._progress.start, after, None)
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        if self._ticker is None:
+            self._progress.start()
+        else:
+            self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._ticker is not None:
+            self._ticker.stop()
         self._progress.stop()
+
+    def begin(self, stage: str) -> None:
+        """A stage of which nobody knows how far it is."""
+        self._show(stage, 0, None)
 
     def update(self, stage: str, done: int, total: int) -> None:
         """Shows `stage` at done of total; the first call makes its bar."""
+        self._show(stage, done, max(total, 1))
+
+    @contextmanager
+    def one(self, stage: str) -> Iterator[None]:
+        """A stage that is one piece."""
+        self.update(stage, 0, 1)
+        yield
+        self.update(stage, 1, 1)
+
+    def _show(self, stage: str, done: int, total: int | None) -> None:
         if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(stage, total=max(total, 1))
-        self._progress.update(self._tasks[stage], completed=done, total=max(total, 1))
+            self._tasks[stage] = self._progress.add_task(stage, total=total)
+        self._progress.update(self._tasks[stage], completed=done, total=total)
+        self._lines.newest = (stage, done, total)
 
     def finish(self) -> None:
         """Completes every bar: the round is over, though the last counts of a stage may not have been reported."""
         for task in self._progress.tasks:
-            self._progress.update(task.id, completed=task.total)
+            total = task.total or 1
+            self._progress.update(task.id, completed=total, total=total)
+
+
+@contextmanager
+def working(stage: str) -> Iterator[None]:
+    """Shows that this takes its time, if it does: nothing in the first two seconds."""
+    with Stages(Console(stderr=True), after=PATIENCE_SECONDS) as stages:
+        stages.begin(stage)
+        yield
+
+
+class _Lines:
+    """Plain lines; `newest` is the stage that was updated last, with done and total."""
+
+    def __init__(self, console: Console) -> None:
+        self.newest: tuple[str, int, int | None] | None = None
+        self._console = console
+        self._began = time.monotonic()
+
+    def say(self) -> None:
+        """One line, if there is anything to say and somebody to read it."""
+        if self.newest is None:
+            return
+        stage, done, total = self.newest
+        counts = "" if total is None else f" {done:,} of {total:,}"
+        line = f"{stage}:{counts} ({time.monotonic() - self._began:.0f} s)"
+        with contextlib.suppress(OSError, ValueError):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Ticker:
+    """Calls `tick` after some seconds, and again after each interval, until it is stopped."""
+
+    def __init__(self, tick: Callable[[], None], first: float, interval: float | None) -> None:
+        self._tick = tick
+        self._first = first
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Nothing is said any more when this returns. Safe to call twice."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if self._stopped.wait(self._first):
+            return
+        self._tick()
+        while self._interval is not None and not self._stopped.wait(self._interval):
+            self._tick()

@@ -9,15 +9,17 @@ Reserved and settled charges count; a released one costs nothing and never comes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn
 
-from shuffledp_accountant.analysis import Cost, Spent, spent
+from shuffledp_accountant.adaptive import spent_adaptively
+from shuffledp_accountant.analysis import Cost, Spent, alone, rebased, spent
 from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
-from shuffledp_core.privacy import Adjacency
+from shuffledp_core.privacy import Adjacency, Composition
 
 
 class State(StrEnum):
@@ -34,12 +36,13 @@ class Budget:
 
     Under standard adjacency ε bounds what any change of a user's values reveals; metric charges are converted
     (`analysis.spent`). A metric budget counts ε per unit of distance, for populations that only ever ask metric
-    questions of one scale.
+    questions of one scale. `composition` says what the rounds' parameters may depend on.
     """
 
     epsilon: float
     delta: float
     adjacency: Adjacency = Adjacency.STANDARD
+    composition: Composition = Composition.ADAPTIVE
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -99,67 +102,119 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """What a population has spent and has left (nats, at the budget's δ), and every charge there ever was.
+class Standing:
+    """What stands in a population's account: each different cost that counts and how often, and the last entry."""
 
-    `left` is the difference; because rounds compose to less than their sum, more than that may fit.
+    counted: Mapping[Cost, int]
+    last_entry: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a population has spent and has left (nats, at the budget's δ), and how many charges there are by state.
+
+    `left` is the difference; because rounds compose to less than their sum, more than that may fit. `if_fixed` is what
+    the rounds cost together if all their parameters were fixed in advance, `math.inf` for no bound.
     """
 
     budget: Budget
     spent: Spent
     left: float
-    charges: tuple[Charge, ...]
+    if_fixed: float
+    charges: Mapping[State, int]
 
 
-def counted(charges: Sequence[Charge], without: str = "") -> list[Cost]:
-    """The costs that count, but for the round `without`."""
-    return [c.cost for c in charges if c.state is not State.RELEASED and c.round_id != without]
+def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
+    """What the rounds have used of the budget, in the way in which it adds up: more than its ε if they do not fit."""
+    if budget.composition is Composition.ADAPTIVE:
+        return spent_adaptively(times, budget.adjacency, budget.epsilon, budget.delta)
+    return spent(times, budget.adjacency, budget.delta)
 
 
-def state_account(budget: Budget, charges: Sequence[Charge]) -> Statement:
+def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[State, int]) -> Statement:
     """The statement over all charges of one population."""
-    total = spent(counted(charges), budget.adjacency, budget.delta)
-    return Statement(budget, total, max(0.0, budget.epsilon - total.epsilon), tuple(charges))
+    used = total(budget, counted)
+    return Statement(budget, used, max(0.0, budget.epsilon - used.epsilon), _if_fixed(budget, counted, used), charges)
 
 
-def account_for_reservation(budget: Budget, charges: Sequence[Charge], asked: Reservation) -> Account:
+def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Spent) -> float:
+    """ε had all parameters been fixed in advance: what holds for any parameters holds for those, too."""
+    return min(used.epsilon, spent(times, budget.adjacency, budget.delta).epsilon)
+
+
+def account_for_reservation(budget: Budget, standing: Standing, asked: Reservation) -> Account:
     """The account with the reservation in it.
 
     Raises:
-        BudgetExceeded: the composed cost would exceed the budget.
+        BudgetExceeded: all rounds together would exceed the budget.
         CannotCertify: the round has no finite cost under the budget's adjacency and δ.
     """
-    before = counted(charges)
-    total = spent([*before, asked.cost], budget.adjacency, budget.delta)
-    if not total.epsilon <= budget.epsilon:
-        _refuse(budget, before, asked, total)
-    return _account(budget, max((c.entry for c in charges), default=0) + 1, total)
+    with_it = Counter(standing.counted) + Counter([asked.cost])
+    used = total(budget, with_it)
+    if not used.epsilon <= budget.epsilon:
+        _refuse(budget, standing.counted, asked, used)
+    return _account(budget, standing.last_entry + 1, with_it, used)
 
 
-def account_for_settlement(budget: Budget, charges: Sequence[Charge], charge: Charge, real: Settlement) -> Account:
-    """The account with the real cost in place of the reserved one, even where that overspends the budget."""
-    total = spent([*counted(charges, without=charge.round_id), real.cost], budget.adjacency, budget.delta)
-    return _account(budget, charge.entry, total)
+def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
+    """What a round is charged once its reports are counted, and its ε: what was reserved, or more, never less.
+
+    Reports beyond the smallest number may be made up, so they lower nothing. A round with at least the reserved
+    number of honest users is covered by the reservation's curve at every ε, because further reports are
+    post-processing; one with fewer has the worse curve and is charged for them (docs/accounting.md, C17).
+    """
+    if real.cost.setting.honest >= charge.cost.setting.honest:
+        return charge.cost, charge.epsilon
+    return real.cost, real.epsilon
 
 
-def _account(budget: Budget, entry: int, total: Spent) -> Account:
-    finite = total.epsilon if math.isfinite(total.epsilon) else None
-    return Account(LedgerPosition(entry=entry, spent=finite, delta=budget.delta, limit=budget.epsilon), total.basis)
+def account_for_settlement(budget: Budget, standing: Standing, charge: Charge, real: Settlement) -> Account:
+    """The account with the settled cost in place of the reserved one, even where that overspends the budget."""
+    cost, _ = settled_cost(charge, real)
+    times = Counter(standing.counted) - Counter([charge.cost]) + Counter([cost])
+    honest, reserved = cost.setting.honest, charge.cost.setting.honest
+    why = "further reports may be made up" if honest >= reserved else f"fewer than the {reserved} reserved"
+    line = f"charged for {honest} honest users, {'as reserved: ' if honest >= reserved else ''}{why}"
+    return _account(budget, charge.entry, times, total(budget, times), line)
 
 
-def _refuse(budget: Budget, before: Sequence[Cost], asked: Reservation, total: Spent) -> NoReturn:
-    already = spent(before, budget.adjacency, budget.delta).epsilon
-    alone = spent([asked.cost], budget.adjacency, budget.delta)
-    if math.isinf(alone.epsilon):
+def _account(budget: Budget, entry: int, times: Mapping[Cost, int], used: Spent, *lines: str) -> Account:
+    fixed = _if_fixed(budget, times, used)
+    adaptive = budget.composition is Composition.ADAPTIVE
+    position = LedgerPosition(
+        entry=entry,
+        spent=_finite(used.epsilon),
+        delta=budget.delta,
+        limit=budget.epsilon,
+        composition=budget.composition,
+        if_fixed=_finite(fixed),
+    )
+    rests = (
+        f"the parameters of a round may depend on the results of earlier rounds; epsilon {fixed:.6g} only if all "
+        "parameters were fixed in advance"
+        if adaptive
+        else "only if the parameters of all rounds charged were fixed in advance: they do not depend on results"
+    )
+    return Account(position, (*used.basis, *lines, rests))
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _refuse(budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent) -> NoReturn:
+    already = total(budget, before).epsilon
+    single = alone(rebased([asked.cost], budget.adjacency)[0][0], budget.delta)
+    if math.isinf(single.epsilon):
         raise CannotCertify(
-            f"the round has no finite cost at the budget's delta {budget.delta:g} ({'; '.join(alone.basis)}): ask "
+            f"the round has no finite cost at the budget's delta {budget.delta:g} ({'; '.join(single.basis)}): ask "
             f"for a delta of at most {budget.delta:g}"
         )
     raise BudgetExceeded(
         f"the budget of population {asked.population!r} does not cover the round: epsilon {already:.6g} of "
         f"{budget.epsilon:g} is spent at delta {budget.delta:g}, {max(0.0, budget.epsilon - already):.6g} is left, the "
-        f"round costs {alone.epsilon:.6g} ({budget.adjacency} adjacency) and would bring the total to "
-        f"{total.epsilon:.6g}; ask for a smaller epsilon"
+        f"round alone costs {single.epsilon:.6g} ({budget.adjacency} adjacency) and would bring the total to "
+        f"{used.epsilon:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a smaller delta"
     )
 
 

@@ -21,11 +21,16 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from shuffledp_accountant.ledger.patience import connect_with_patience
 from shuffledp_core.errors import ConfigError, LedgerAwayError, LedgerError
 
-BUSY_SECONDS: Final = 30
+BUSY_SECONDS: Final = 10
 """How long a transaction waits for another writer; each holds the database for milliseconds."""
+
+POOL_SECONDS: Final = 10
+"""How long a thread waits for a connection that the others hold."""
 
 _AWAY_CLASSES: Final = ("08", "53", "57")
 """SQLSTATE classes: connection lost, out of resources, the server starts or stops."""
@@ -81,9 +86,13 @@ def failures() -> Iterator[None]:
 
 
 def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
-    """Whether the server cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
-    if not isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, sqlite3.Error):
+    """Whether the database cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
+    if isinstance(error, PoolTimeoutError):
+        return True
+    if not isinstance(error, OperationalError | InterfaceError):
         return False
+    if isinstance(error.orig, sqlite3.Error):  # the low byte: SQLite's extended codes say more of the same kind
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
     state = getattr(error.orig, "sqlstate", None)
     return state is None or state[:2] in _AWAY_CLASSES
 
@@ -106,17 +115,19 @@ def _parse(url: str) -> URL:
 def _engine(address: URL) -> Engine:
     if address.get_backend_name() == "sqlite":
         _create_private(Path(str(address.database)))
-        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS})
+        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS}, pool_timeout=POOL_SECONDS)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
         patience = {key: value for key, value in _SERVER_PATIENCE.items() if key not in address.query}
-        return create_engine(address, pool_pre_ping=True, connect_args=patience)
+        engine = create_engine(address, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=patience)
     except ImportError as error:
         raise ConfigError(
             "PostgreSQL needs its driver: install shuffledp-accountant[postgres], or use a sqlite:/// URL"
         ) from error
+    event.listen(engine, "do_connect", connect_with_patience)
+    return engine
 
 
 def _create_private(path: Path) -> None:

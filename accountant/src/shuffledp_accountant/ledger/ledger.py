@@ -9,19 +9,31 @@ never a certificate without its charge, and a repeated call gets the same bytes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self
 
 import msgspec
-from sqlalchemy import Connection, Engine, RowMapping, insert, select, update
+from sqlalchemy import Connection, Engine, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger import charges as rules
-from shuffledp_accountant.ledger.charges import Account, Budget, Charge, Reservation, Settlement, State, Statement
+from shuffledp_accountant.ledger.charges import (
+    Account,
+    Budget,
+    Charge,
+    Reservation,
+    Settlement,
+    Standing,
+    State,
+    Statement,
+)
 from shuffledp_accountant.ledger.database import failures, open_database
-from shuffledp_accountant.ledger.schema import charges, populations
+from shuffledp_accountant.ledger.schema import charges, curves, populations
 from shuffledp_accountant.numerics.bounds import Setting
+from shuffledp_accountant.tabulated import MOST_KEPT, TABLES, fingerprint
 from shuffledp_core.clock import Clock
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
@@ -33,6 +45,29 @@ Certify = Callable[[Account], bytes]
 
 _SPEC: Final[Any] = Mechanism
 
+MOST_ENTRIES: Final = 1000
+"""Charges in one page: with what each may say of itself, far below gRPC's 4 MiB."""
+
+_COST: Final = (
+    charges.c.mechanism,
+    charges.c.users,
+    charges.c.honest,
+    charges.c.adjacency,
+    charges.c.max_distance,
+    charges.c.delta,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A charge in brief, as a page of the account shows it."""
+
+    entry: int
+    round_id: str
+    state: State
+    cost: Cost
+    epsilon: float
+
 
 class Ledger:
     """The accounts of all populations with a budget. Safe to use from several threads and processes."""
@@ -41,6 +76,8 @@ class Ledger:
         self._engine = engine
         self._budgets = dict(budgets)
         self._clock = clock
+        self._curves: set[str] = set()
+        self._read_curves()
 
     @classmethod
     def open(cls, url: str, budgets: Mapping[str, Budget], clock: Clock) -> Self:
@@ -82,20 +119,21 @@ class Ledger:
         """
         budget = self._budget(asked.population)
         while True:  # ends: whenever we start again, somebody else's change was committed
-            revision, account = self._snapshot(asked.population)
+            revision, standing = self._snapshot(asked.population)
             known = self.find(asked.round_id)
             if known is not None:
                 return rules.stored_plan_certificate(known, asked.plan)
-            place = rules.account_for_reservation(budget, account, asked)
+            place = rules.account_for_reservation(budget, standing, asked)
             certificate = certify(place)
             row = _row(asked, place.position.entry, certificate, self._clock())
             if self._commit(asked.population, revision, lambda db: db.execute(insert(charges).values(row))):  # noqa: B023
                 return certificate
 
     def settle(self, round_id: str, real: Settlement, certify: Certify) -> bytes:
-        """Replaces a reservation by the real cost; the final certificate. Repeated: the stored one.
+        """Ends a reservation with the reports that arrived; the final certificate. Repeated: the stored one.
 
-        A cost above the reserved one is recorded all the same: the reports exist.
+        The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are left it rises,
+        even beyond the budget: the reports exist.
 
         Raises:
             RoundStateError: settled before for another count, or released.
@@ -107,14 +145,14 @@ class Ledger:
             stored = rules.stored_final_certificate(charge, real.accepted)
             if stored is not None:
                 return stored
-            revision, account = self._snapshot(charge.population)
-            place = rules.account_for_settlement(self._budget(charge.population), account, charge, real)
+            revision, standing = self._snapshot(charge.population)
+            place = rules.account_for_settlement(self._budget(charge.population), standing, charge, real)
             certificate = certify(place)
             values = {
                 "state": State.SETTLED.value,
                 "accepted": real.accepted,
                 "final_certificate": certificate,
-                **_cost_columns(real.cost, real.epsilon),
+                **_cost_columns(*rules.settled_cost(charge, real)),
             }
             if self._change(charge, revision, values):
                 return certificate
@@ -145,7 +183,34 @@ class Ledger:
     def statement(self, population: str) -> Statement:
         """What the population has spent and has left. Raises `UsageError` for an unknown one, `LedgerError`."""
         budget = self._budget(population)
-        return rules.state_account(budget, self._snapshot(population)[1])
+        states = select(charges.c.state, func.count()).where(charges.c.population == population)
+        with failures(), self._engine.begin() as db:
+            found = {str(state): int(count) for state, count in db.execute(states.group_by(charges.c.state))}
+        _, standing = self._snapshot(population)
+        return rules.state_account(budget, standing.counted, {state: found.get(state.value, 0) for state in State})
+
+    def entries(self, population: str, after: int = 0, most: int = MOST_ENTRIES) -> list[Entry]:
+        """A page of the population's charges, in order of entry.
+
+        Args:
+            population: one with a budget.
+            after: the page begins behind this entry.
+            most: at most so many, and at most `MOST_ENTRIES`.
+
+        Raises:
+            UsageError: no budget for the population.
+            LedgerError: the database failed.
+        """
+        self._budget(population)
+        page = (
+            select(charges.c.entry, charges.c.round_id, charges.c.state, charges.c.epsilon, *_COST)
+            .where(charges.c.population == population, charges.c.entry > after)
+            .order_by(charges.c.entry)
+            .limit(max(1, min(most, MOST_ENTRIES)))
+        )
+        with failures(), self._engine.begin() as db:
+            rows = db.execute(page).mappings().all()
+        return [_entry(row) for row in rows]
 
     def _budget(self, population: str) -> Budget:
         if population not in self._budgets:
@@ -153,13 +218,48 @@ class Ledger:
             raise UsageError(f"population {population!r} has no budget here; those with one: {known}")
         return self._budgets[population]
 
-    def _snapshot(self, population: str) -> tuple[int, list[Charge]]:
-        """The population's revision and its charges in order of entry, read in one transaction."""
+    def _snapshot(self, population: str) -> tuple[int, Standing]:
+        """The population's revision and what stands in its account, read in one transaction.
+
+        The rounds are counted by the database: as many rows as there are different costs, however many rounds.
+        """
+        mine = charges.c.population == population
+        counting = charges.c.state.in_([State.RESERVED.value, State.SETTLED.value])
+        alike = select(*_COST, func.count().label("times")).where(mine, counting).group_by(*_COST)
         with failures(), self._engine.begin() as db:
             revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
-            rows = db.execute(select(charges).where(charges.c.population == population).order_by(charges.c.entry))
-            found = [_charge(row) for row in rows.mappings()]
-        return (-1 if revision is None else int(revision)), found
+            last = db.execute(select(func.max(charges.c.entry)).where(mine)).scalar()
+            rows = db.execute(alike).mappings().all()
+        counted: Counter[Cost] = Counter()
+        for row in rows:
+            counted[_cost(row)] += row["times"]
+        return (-1 if revision is None else int(revision)), Standing(counted, int(last or 0))
+
+    def _read_curves(self) -> None:
+        """What this very software has computed before; what another version computed is thrown away."""
+        ours = curves.c.software == fingerprint()
+        newest = select(curves.c.key, curves.c.points).where(ours).order_by(curves.c.made_at.desc()).limit(MOST_KEPT)
+        with failures(), self._engine.begin() as db:
+            db.execute(delete(curves).where(~ours))
+            rows = [(str(key), bytes(points)) for key, points in db.execute(newest)]
+        self._curves = {key for key, _ in rows}
+        TABLES.learn(reversed(rows))
+
+    def _store_curves(self) -> None:
+        """Keeps what was computed since, so that a restart need not; whatever hinders it is left to the next change."""
+        new = TABLES.dump(self._curves)
+        if not new:
+            return
+        try:
+            with failures(), self._engine.begin() as db:
+                known = set(db.execute(select(curves.c.key).where(curves.c.software == fingerprint())).scalars())
+                made = {"software": fingerprint(), "made_at": self._clock()}
+                rows = [{"key": key, "points": points, **made} for key, points in new.items() if key not in known]
+                if rows:
+                    db.execute(insert(curves), rows)
+        except LedgerError:
+            return
+        self._curves.update(new)
 
     def find(self, round_id: str) -> Charge | None:
         """A round's charge, if it was ever reserved here. Raises `LedgerError`."""
@@ -195,6 +295,7 @@ class Ledger:
             except IntegrityError:
                 # Somebody else made the population, or this very round under another population, meanwhile.
                 return False
+        self._store_curves()
         return True
 
 
@@ -226,20 +327,25 @@ def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
     }
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A row of `charges`, as strict as a signed document: SQLite would keep any type in any column."""
+class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a cost, as strict as a signed document: SQLite would keep any type in any column."""
 
-    round_id: str
-    population: str
-    entry: Annotated[int, msgspec.Meta(ge=1)]
-    state: State
-    plan: str
     mechanism: str
     users: int
     honest: int
     adjacency: Adjacency
     max_distance: int
     delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
+class _Row(_CostRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A row of `charges`."""
+
+    round_id: str
+    population: str
+    entry: Annotated[int, msgspec.Meta(ge=1)]
+    state: State
+    plan: str
     epsilon: Annotated[float, msgspec.Meta(ge=0)] | None
     plan_certificate: bytes
     accepted: Annotated[int, msgspec.Meta(ge=1)] | None
@@ -248,22 +354,53 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     changed_at: int
 
 
+def _number(epsilon: float | None) -> float:
+    return math.inf if epsilon is None else epsilon
+
+
+def _damage(what: str, error: Exception) -> LedgerError:
+    return LedgerError(f"the entry of {what} is damaged: {error}; restore a backup")
+
+
+_BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, UsageError)
+
+
+def _cost(row: RowMapping) -> Cost:
+    """The cost in a row; `LedgerError` where it is not one we could have written."""
+    try:
+        return _as_cost(msgspec.convert({str(key): value for key, value in row.items()}, _CostRow))
+    except _BROKEN as error:
+        raise _damage(f"a round of {row['users']} users", error) from error
+
+
+def _as_cost(row: _CostRow) -> Cost:
+    mechanism: Mechanism = msgspec.json.decode(row.mechanism, type=_SPEC, dec_hook=decode_value)
+    return Cost(mechanism, Setting(row.users, row.honest, row.adjacency, row.max_distance), row.delta)
+
+
+def _entry(row: RowMapping) -> Entry:
+    try:
+        state = State(row["state"])
+    except ValueError as error:
+        raise _damage(f"round {row['round_id']!r}", error) from error
+    return Entry(row["entry"], row["round_id"], state, _cost(row), _number(row["epsilon"]))
+
+
 def _charge(row: RowMapping) -> Charge:
     """A stored charge; `LedgerError` where the row is not one we could have written."""
     try:
-        entry = msgspec.convert({str(key): value for key, value in row.items()}, _Entry)
-        mechanism: Mechanism = msgspec.json.decode(entry.mechanism, type=_SPEC, dec_hook=decode_value)
-        setting = Setting(entry.users, entry.honest, entry.adjacency, entry.max_distance)
-    except (msgspec.MsgspecError, ValueError, TypeError, UsageError) as error:
-        raise LedgerError(f"the entry of round {row['round_id']!r} is damaged: {error}; restore a backup") from error
+        entry = msgspec.convert({str(key): value for key, value in row.items()}, _Row)
+        cost = _as_cost(entry)
+    except _BROKEN as error:
+        raise _damage(f"round {row['round_id']!r}", error) from error
     return Charge(
         round_id=entry.round_id,
         population=entry.population,
         entry=entry.entry,
         state=entry.state,
         plan=entry.plan,
-        cost=Cost(mechanism, setting, entry.delta),
-        epsilon=math.inf if entry.epsilon is None else entry.epsilon,
+        cost=cost,
+        epsilon=_number(entry.epsilon),
         plan_certificate=entry.plan_certificate,
         accepted=entry.accepted,
         final_certificate=entry.final_certificate,

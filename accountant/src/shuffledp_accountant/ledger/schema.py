@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     Double,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -58,4 +59,27 @@ charges: Final = Table(
         "(state = 'settled') = (accepted is not null) and (state = 'settled') = (final_certificate is not null)",
         name="charges_settled",
     ),
+    # All that an account is added up from, so that the certificates beside it need not be read.
+    Index(
+        "charges_cost",
+        "population",
+        "state",
+        "mechanism",
+        "users",
+        "honest",
+        "adjacency",
+        "max_distance",
+        "delta",
+    ),
+)
+
+# Privacy curves as `tabulated` computed them. They can be thrown away: they only save the time to compute them again.
+curves: Final = Table(
+    "curves",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    # The digest of the code that computed it: what another version computed counts for nothing.
+    Column("software", String(64), primary_key=True),
+    Column("points", LargeBinary, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
 )

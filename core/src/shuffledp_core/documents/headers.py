@@ -7,29 +7,42 @@ docs/adr/0004-final-certificate-rests-on-batch-headers.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from shuffledp_core.documents.models import BatchHeader, Party
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import CountMismatchError, ForeignDocumentError, RoundStateError
+from shuffledp_core.errors import (
+    CountMismatchError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    RoundStateError,
+)
 from shuffledp_core.keys import verify_from
+
+MAX_HEADER_BYTES: Final = 4096
+"""A header as it travels has some hundred bytes. It goes into results, so a padded one is refused."""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def check_headers(
     headers: Sequence[Signed], route: Sequence[Party], round_id: str, messages_per_user: int, accepted: int
-) -> None:
-    """Whether every node of the route relayed exactly `accepted` reports; docs/protocol.md, "Close".
+) -> int:
+    """How many onions the route dropped, if every node relayed exactly `accepted` reports; docs/protocol.md, "Close".
 
     1. There is one header of every node of the route, in the route's order, and no other.
-    2. Each is signed by its node.
+    2. Each is signed by its node, no longer than a header is, and holds a digest.
     3. Each is for this round, and for the position behind its node.
-    4. Each counts `messages_per_user` records for every report.
+    4. Each counts `messages_per_user` records for every report, less those dropped so far.
     5. Each counts `accepted` reports.
+    6. What was dropped never becomes fewer along the route.
 
     Raises:
         RoundStateError: step 1, headers are missing; the message names their nodes.
         DocumentError: steps 1 to 3, as its branches.
-        CountMismatchError: step 4 or 5.
+        CountMismatchError: steps 4 to 6.
     """
     names = [party.name for party in route]
     signers = [header.signer for header in headers]
@@ -43,20 +56,38 @@ def check_headers(
         raise ForeignDocumentError(
             f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route is {', '.join(names)}"
         )
+    dropped = 0
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
         header = verify_from(party, signed, BatchHeader)  # 2
+        check_size(party.name, len(signed.to_bytes()))
+        if not _DIGEST.fullmatch(header.digest):
+            raise MalformedDocumentError(f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}")
         if (header.round_id, header.position) != (round_id, position + 1):  # 3
             raise ForeignDocumentError(
                 f"the batch header of {party.name} is for position {header.position} of round {header.round_id[:80]}, "
                 f"not for position {position + 1} of round {round_id}"
             )
-        if header.records != header.users * messages_per_user:  # 4
+        if header.records != header.users * messages_per_user - header.dropped:  # 4
             raise CountMismatchError(
                 f"{party.name} relayed {header.records} records where {header.users} reports of {messages_per_user} "
-                f"messages are {header.users * messages_per_user}"
+                f"messages are {header.users * messages_per_user}, {header.dropped} of them dropped"
             )
         if header.users != accepted:  # 5
             raise CountMismatchError(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
                 f"round {round_id} is wrong or lies"
             )
+        if header.dropped < dropped:  # 6
+            raise CountMismatchError(
+                f"{party.name} signed that {header.dropped} onions were dropped so far, its predecessor {dropped}"
+            )
+        dropped = header.dropped
+    return dropped
+
+
+def check_size(name: str, length: int) -> None:
+    """Raises `MalformedDocumentError` for a header of `name` that has more bytes than a header has."""
+    if length > MAX_HEADER_BYTES:
+        raise MalformedDocumentError(
+            f"the batch header of {name} has {length} bytes; a header has at most {MAX_HEADER_BYTES}"
+        )

@@ -5,7 +5,8 @@ Times are whole milliseconds since 1970 (UTC); keys, digests and identifiers are
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -13,7 +14,9 @@ from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.privacy import Adjacency
+from shuffledp_core.privacy import Adjacency, Composition
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,14 +45,29 @@ class Population(_Part, frozen=True, kw_only=True):
 
 
 class Roster(Document, frozen=True, kw_only=True):
-    """Who is who in one deployment; signed by the deployment's root key."""
+    """Who is who in one deployment; signed by the deployment's root key.
+
+    `serial` counts the rosters of the deployment from 1: a later one takes the place of all before it, until it expires
+    itself. A roster without these three is of an older version; nobody lives by it (`shuffledp_core.keys`).
+    """
 
     label: ClassVar[str] = "roster"
+    serial: int = 0
+    issued_at: int = 0
+    expires_at: int = 0
     deployment: str
     parties: tuple[Party, ...]
     populations: tuple[Population, ...]
     tls_authority: str
     broker: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keys = {party.name: party.identity_key for party in self.parties}
+        keys |= {population.name: population.enrolment_key for population in self.populations}
+        for name, key in keys.items():
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"the key of {name[:80]!r} is not 64 lower-case hex digits")
 
     def party(self, name: str) -> Party:
         """The party of that name; `ForeignDocumentError` when the roster has none."""
@@ -78,11 +96,28 @@ class Roster(Document, frozen=True, kw_only=True):
 
 
 class Credential(Document, frozen=True, kw_only=True):
-    """A user's right to one submission a round: its public key, signed by the population's enrolment key."""
+    """A user's right to one submission a round: its public key, signed by the population's enrolment key.
+
+    It counts until `expires_at`, or, where that is None, until it is withdrawn.
+    """
 
     label: ClassVar[str] = "credential"
     population: str
     public_key: str
+    expires_at: int | None = None
+
+
+class Withdrawals(Document, frozen=True, kw_only=True):
+    """All credentials of a population that count no longer, by their public keys; signed by its enrolment key.
+
+    Each list is complete; `serial` counts them from 1, and a later one takes the place of all before it.
+    """
+
+    label: ClassVar[str] = "withdrawals"
+    population: str
+    serial: int
+    issued_at: int
+    credentials: tuple[str, ...]
 
 
 class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,13 +157,16 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class LedgerPosition(_Part, frozen=True, kw_only=True):
     """Where a certificate stands in its population's account: ε at `delta` over everything charged so far.
 
-    `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound.
+    `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound. `composition`
+    is how the budget adds up; `if_fixed` is the same ε if all parameters had been fixed in advance.
     """
 
     entry: int
     spent: float | None
     delta: float
     limit: float
+    composition: Composition = Composition.FIXED
+    if_fixed: float | None = None
 
 
 class EpsilonBounds(_Part, frozen=True, kw_only=True):
@@ -151,6 +189,7 @@ class Certificate(Document, frozen=True, kw_only=True):
 
     Signed by the accountant. `mechanism` holds the exact parameters that clients sample from. `route` names the nodes
     on whose headers and discards the accountant settles or releases: the round may run over these and no others.
+    `dropped` and `invalid` count the messages that the round lost (`losses.Losses`); a plan has none.
     """
 
     label: ClassVar[str] = "certificate"
@@ -174,6 +213,8 @@ class Certificate(Document, frozen=True, kw_only=True):
     ledger: LedgerPosition
     issued_at: int
     expires_at: int
+    dropped: int = 0
+    invalid: int = 0
 
     @property
     def nodes(self) -> int:
@@ -239,7 +280,10 @@ class Receipt(Document, frozen=True, kw_only=True):
 
 
 class BatchHeader(Document, frozen=True, kw_only=True):
-    """A node's commitment to the batch it relays, sent before the bytes; `position` is the receiver's."""
+    """A node's commitment to the batch it relays, sent before the bytes; `position` is the receiver's.
+
+    `dropped` counts the onions that this node and those before it left out: records = users x m - dropped.
+    """
 
     label: ClassVar[str] = "batch"
     round_id: str
@@ -247,6 +291,7 @@ class BatchHeader(Document, frozen=True, kw_only=True):
     users: int
     records: int
     digest: str
+    dropped: int = 0
 
 
 class Discard(Document, frozen=True, kw_only=True):
@@ -278,7 +323,12 @@ class Estimate(_Part, frozen=True, kw_only=True):
 
 
 class Result(Document, frozen=True, kw_only=True):
-    """How a round ended; signed by the analyst. A failed round has a reason and nothing else."""
+    """How a round ended; signed by the analyst. A failed round has a reason and nothing else.
+
+    `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them the estimate leaves
+    out those with a symbol outside the alphabet, and of the others those whose tag stands on the board more than once.
+    `headers` are the batch headers of all nodes, in the route's order, on which the final certificate rests.
+    """
 
     label: ClassVar[str] = "result"
     deployment: str
@@ -292,3 +342,7 @@ class Result(Document, frozen=True, kw_only=True):
     estimate: Estimate | None = None
     plan_certificate: Signed | None = None
     final_certificate: Signed | None = None
+    dropped: int = 0
+    outside_alphabet: int = 0
+    repeated_tags: int = 0
+    headers: tuple[Signed, ...] = ()

@@ -7,6 +7,8 @@ docs/protocol.md, section "Signed documents".
 
 from __future__ import annotations
 
+import json
+import re
 from fractions import Fraction
 from typing import ClassVar, Final, TypeVar
 
@@ -19,6 +21,12 @@ from shuffledp_core.errors import ForeignDocumentError, MalformedDocumentError, 
 VERSION: Final = 1
 MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """No document comes near this; anything longer is refused before it is looked at."""
+
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}")
+"""The one way to write a signature: with others beside it, one document would have many digests."""
+
+_LONGEST_INTEGER: Final = 20
+"""Characters of the longest 64-bit whole number with its sign; Python's own have no end."""
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,9 +58,12 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if len(data) > MAX_DOCUMENT_BYTES:
             raise MalformedDocumentError(f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
         try:
-            return msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            signed = msgspec.json.decode(data, type=cls)
+            if signed.to_bytes() != data:  # as we write it no field stands twice, which is cheaper to see
+                _check_text(data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise MalformedDocumentError(f"these bytes are not a signed document: {error}") from error
+        return signed
 
 
 DocumentT = TypeVar("DocumentT", bound=Document)
@@ -70,7 +81,9 @@ def decode_value(wanted: type, value: object) -> object:
     if wanted is Fraction and isinstance(value, str) and len(value) <= 64:
         numerator, _, denominator = value.partition("/")
         if numerator.isdecimal() and denominator.isdecimal() and int(denominator) > 0:
-            return Fraction(int(numerator), int(denominator))
+            found = Fraction(int(numerator), int(denominator))
+            if encode_value(found) == value:  # one way to write it: no "2/6", no digits of other scripts
+                return found
     raise ValueError(f'expected a rational such as "1/3", not {value!r}')
 
 
@@ -83,15 +96,45 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def from_json(data: bytes | str, model: type[StructT]) -> StructT:
-    """Strict parse of a struct: unknown fields, wrong types and bad ranges raise `MalformedDocumentError`."""
+    """Strict parse of a struct; `MalformedDocumentError` for anything else.
+
+    That is: unknown fields, fields that stand twice, wrong types, bad ranges, whole numbers beyond 64 bits.
+    """
     try:
-        return msgspec.json.decode(data, type=model, dec_hook=decode_value)
-    except (msgspec.DecodeError, ValueError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        value = msgspec.json.decode(data, type=model, dec_hook=decode_value)
+        _check_text(data)
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise MalformedDocumentError(f"not a valid {model.__name__}: {error}") from error
+    return value
+
+
+def _check_text(data: bytes | str) -> None:
+    """What msgspec lets pass: of a field that stands twice it takes the last one, where other readers take the first.
+
+    Call it on what msgspec has read already: the depth is then that of the schema. Raises `ValueError`.
+    """
+    json.loads(data, object_pairs_hook=_distinct, parse_int=_machine_sized)
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"a field stands twice among {', '.join(names)[:200]}")
+
+
+def _machine_sized(digits: str) -> None:
+    if len(digits) > _LONGEST_INTEGER:
+        raise ValueError(f"a whole number has {len(digits)} digits; nothing here is beyond 64 bits")
 
 
 def _covered(label: str, body: str) -> bytes:
     return b"shuffledp/v1/" + label.encode() + b"\x00" + body.encode()
+
+
+def _signature(text: str) -> bytes:
+    if not _SIGNATURE.fullmatch(text):
+        raise ValueError("a signature is 128 lower-case hex digits")
+    return bytes.fromhex(text)
 
 
 def sign(document: Document, signer: str, key: Ed25519PrivateKey) -> Signed:
@@ -106,7 +149,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
 
     1. The label is the model's.
     2. The signer is the one the caller expects.
-    3. The signature holds under that signer's public key.
+    3. The signature is 128 lower-case hex digits and holds under that signer's public key.
     4. Only then is the body parsed, strictly.
 
     Raises:
@@ -120,7 +163,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
         raise ForeignDocumentError(f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}")
     try:  # 3
         key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(bytes.fromhex(signed.signature), _covered(signed.label, signed.body))
+        key.verify(_signature(signed.signature), _covered(signed.label, signed.body))
     except (InvalidSignature, ValueError, UnicodeEncodeError) as error:
         raise SignatureError(
             f"the {model.label} does not carry a valid signature of {signer!r}: it was altered or signed by "

@@ -28,14 +28,16 @@ def credential_id(credential: Credential) -> str:
     return credential.public_key
 
 
-def check_submission(
-    round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed, envelope: bytes
-) -> str:
-    """The credential id of a submission that is genuine; steps of docs/protocol.md, "Submit".
+def check_claim(
+    round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed
+) -> tuple[str, str]:
+    """Who claims to submit what, before any of it is there: (credential id, digest of the envelope).
+
+    The first steps of docs/protocol.md, "Submit".
 
     1. The credential is signed by the population's enrolment key, and is for this population.
     2. The claim is signed by the credential's key.
-    3. The claim names this round, this credential and exactly these envelope bytes.
+    3. The claim names this round and this credential.
 
     Raises:
         UnknownCredentialError: step 1.
@@ -56,6 +58,21 @@ def check_submission(
         raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
     if said.round_id != round_id:  # 3
         raise InvalidSubmissionError(f"the submission is for round {said.round_id}, not {round_id}")
-    if said.credential != name or said.envelope_digest != digest(envelope):
+    if said.credential != name:
+        raise InvalidSubmissionError("the claim names another credential than the one that came with it")
+    return name, said.envelope_digest
+
+
+def check_envelope(claimed: str, envelope: bytes) -> None:
+    """Whether these are the bytes of a checked claim. Raises `InvalidSubmissionError`."""
+    if claimed != digest(envelope):
         raise InvalidSubmissionError("the envelope is not the one that was signed; send it again unchanged")
+
+
+def check_submission(
+    round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed, envelope: bytes
+) -> str:
+    """The credential id of a submission that is genuine: `check_claim`, then `check_envelope`; raises as they do."""
+    name, claimed = check_claim(round_id, population, enrolment_key, credential, claim)
+    check_envelope(claimed, envelope)
     return name

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import RandomBytes, system_random
 
 
 def binding(round_id: str, position: int) -> bytes:
@@ -17,7 +18,13 @@ def binding(round_id: str, position: int) -> bytes:
     return f"shuffledp/v1/onion/{round_id}/{position}".encode()
 
 
-def seal_envelope(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
+def seal_envelope(
+    geometry: Geometry,
+    round_id: str,
+    public_keys: Sequence[bytes],
+    messages: Sequence[bytes],
+    source: RandomBytes = system_random,
+) -> bytes:
     """One user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
 
     Args:
@@ -25,6 +32,7 @@ def seal_envelope(geometry: Geometry, round_id: str, public_keys: Sequence[bytes
         round_id: bound into every layer where the suite can.
         public_keys: round keys of hops 1..L, in that order.
         messages: m plain messages `symbol || tag` of `geometry.plain_bytes` each.
+        source: what a reproducible suite takes its ephemeral keys from, the last hop's first.
 
     Returns:
         `geometry.envelope_bytes` bytes.
@@ -38,10 +46,10 @@ def seal_envelope(geometry: Geometry, round_id: str, public_keys: Sequence[bytes
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
     records = list(messages)
-    for position in range(geometry.hops, 1, -1):
-        seal = suite.sealer(public_keys[position - 1], binding(round_id, position))
-        records = [seal(record) for record in records]
-    return suite.sealer(public_keys[0], binding(round_id, 1))(b"".join(records))
+    for position in range(geometry.hops, 0, -1):
+        seal = suite.sealer(public_keys[position - 1], binding(round_id, position), source)
+        records = [seal(record) for record in records] if position > 1 else [seal(b"".join(records))]
+    return records[0]
 
 
 def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelope: bytes) -> bytes:

@@ -8,6 +8,7 @@ docs/protocol.md, section "Suites".
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,6 +20,7 @@ from nacl import bindings
 from nacl.exceptions import CryptoError
 
 from shuffledp_core.errors import BadBatchError, ConfigError
+from shuffledp_core.randomness import RandomBytes, system_random
 
 Seal = Callable[[bytes], bytes]
 """Seals one plaintext to one recipient."""
@@ -46,11 +48,18 @@ class Suite(Protocol):
     def private_key_bytes(self) -> int:
         """Length of a raw private key."""
 
+    @property
+    def reproducible(self) -> bool:
+        """Whether a seal is a function of its plaintext and what `source` gave, so that it can be made again."""
+
     def generate(self) -> tuple[bytes, bytes]:
         """A fresh (private key, public key) from the operating system's randomness."""
 
-    def sealer(self, public_key: bytes, info: bytes) -> Seal:
-        """A function that seals to `public_key` under the binding `info`."""
+    def sealer(self, public_key: bytes, info: bytes, source: RandomBytes = system_random) -> Seal:
+        """A function that seals to `public_key` under the binding `info`.
+
+        Every seal has a fresh ephemeral key: from `source` where the suite is reproducible, else from its library.
+        """
 
     def opener(self, private_key: bytes, info: bytes) -> Open:
         """A function that opens what was sealed to this key under the same `info`."""
@@ -64,15 +73,32 @@ class SealedBox:
     overhead: int = bindings.crypto_box_SEALBYTES
     public_key_bytes: int = bindings.crypto_box_PUBLICKEYBYTES
     private_key_bytes: int = bindings.crypto_box_SECRETKEYBYTES
+    reproducible: bool = True
 
     def generate(self) -> tuple[bytes, bytes]:
         """See `Suite.generate`."""
         public, private = bindings.crypto_box_keypair()
         return private, public
 
-    def sealer(self, public_key: bytes, info: bytes) -> Seal:  # noqa: ARG002 - the key itself is bound to the round
-        """See `Suite.sealer`."""
-        return lambda plaintext: bindings.crypto_box_seal(plaintext, public_key)
+    def sealer(
+        self,
+        public_key: bytes,
+        info: bytes,  # noqa: ARG002 - the key itself is bound to the round
+        source: RandomBytes = system_random,
+    ) -> Seal:
+        """See `Suite.sealer`. What `crypto_box_seal` does, by libsodium's documentation, with the ephemeral key given.
+
+        That is: the box of the plaintext under a nonce of BLAKE2b(ephemeral public key || public key), 24 bytes,
+        behind the ephemeral public key.
+        """
+
+        def seal(plaintext: bytes) -> bytes:
+            ephemeral = source(bindings.crypto_box_SECRETKEYBYTES)
+            shown = bindings.crypto_scalarmult_base(ephemeral)
+            nonce = hashlib.blake2b(shown + public_key, digest_size=bindings.crypto_box_NONCEBYTES).digest()
+            return shown + bindings.crypto_box_easy(plaintext, nonce, public_key, ephemeral)
+
+        return seal
 
     def opener(self, private_key: bytes, info: bytes) -> Open:  # noqa: ARG002
         """See `Suite.opener`."""
@@ -95,6 +121,7 @@ class Hpke:
     overhead: int = 32 + 16
     public_key_bytes: int = 32
     private_key_bytes: int = 32
+    reproducible: bool = False
     hybrid: bool = False
 
     def generate(self) -> tuple[bytes, bytes]:
@@ -106,8 +133,8 @@ class Hpke:
         lattice = mlkem.MLKEM768PrivateKey.generate()
         return lattice.private_bytes_raw() + private, lattice.public_key().public_bytes_raw() + public
 
-    def sealer(self, public_key: bytes, info: bytes) -> Seal:
-        """See `Suite.sealer`."""
+    def sealer(self, public_key: bytes, info: bytes, source: RandomBytes = system_random) -> Seal:  # noqa: ARG002
+        """See `Suite.sealer`. `cryptography` draws the ephemeral key itself and takes none."""
         classical = x25519.X25519PublicKey.from_public_bytes(public_key[-32:])
         key: x25519.X25519PublicKey | hpke.MLKEM768X25519PublicKey = classical
         if self.hybrid:

@@ -1,29 +1,51 @@
 """Announcements over MQTT: retained documents, node status with a last will. docs/protocol.md, "Announcements".
 
-The broker is untrusted: what it carries is verified by whoever reads it, and when it is away publishers keep the
-newest document per topic and try again; nobody waits for it.
+The broker is untrusted: what it carries is verified by whoever reads it, and it can only delay. When it is away, or
+says what no broker says, publishers keep the newest document per topic and try again, ever more rarely; nobody waits
+for it. What one connection may cost is bounded in `shuffledp_core.transport.mqtt`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
-import aiomqtt
 import structlog
 
-from shuffledp_core.config import BrokerConfig, broker_password
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.errors import BrokerError
+from shuffledp_core.transport.mqtt import KEEPALIVE_SECONDS, Connection, Will, connected
 
-RETRY_SECONDS: Final = 1.0
-QOS: Final = 1
+MAX_WAITING_BYTES: Final = 2**24
+MAX_WAITING: Final = 1000
+"""Documents that wait for a broker that is away; the oldest go first, since everybody may ask the analyst."""
+
+REMIND_SECONDS: Final = 600.0
+"""Between two warnings about the broker."""
 
 ONLINE: Final = b"online"
 CORRUPT: Final = b"online, corrupt"
 """The status of a node that writes down all it knows."""
 OFFLINE: Final = b"offline"
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Seconds before a broker is tried again: from `first`, doubling to `longest`.
+
+    They begin anew after a connection that lasted for longer than the longest, so that a broker which takes
+    connections and drops them gains nothing.
+    """
+
+    first: float = 1.0
+    longest: float = 60.0
+
+    def next(self, pause: float, lasted: float) -> float:
+        """The pause after one of `pause` seconds (0: there was none) and a connection that lasted so long."""
+        return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 
 def manifest_topic(deployment: str, round_id: str) -> str:
@@ -41,88 +63,90 @@ def status_topic(deployment: str, node: str) -> str:
     return f"shuffledp/v1/{deployment}/nodes/{node}/status"
 
 
-def _client(broker: BrokerConfig, will: aiomqtt.Will | None = None) -> aiomqtt.Client:
-    return aiomqtt.Client(
-        broker.host,
-        broker.port,
-        username=broker.username,
-        password=broker_password() if broker.username else None,
-        will=will,
-        tls_context=ssl.create_default_context() if broker.tls else None,
-    )
-
-
 class Announcer:
     """Publishes retained documents, newest per topic, for as long as `run` runs. Never blocks its callers."""
 
-    def __init__(self, broker: BrokerConfig, will: aiomqtt.Will | None = None, status: bytes = ONLINE) -> None:
+    def __init__(
+        self, broker: BrokerConfig, status: tuple[str, bytes] | None = None, pauses: Pauses | None = None
+    ) -> None:
         self._broker = broker
-        self._will = will
         self._status = status
+        self._pauses = pauses or Pauses()
         self._waiting: dict[str, bytes] = {}
         self._changed = asyncio.Event()
-        self._log = structlog.get_logger()
+        self._log = structlog.get_logger(host=broker.host, port=broker.port)
+        self._warned: float | None = None
+        self._away = False
 
     @classmethod
-    def with_status(cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE) -> Announcer:
+    def with_status(
+        cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE, pauses: Pauses | None = None
+    ) -> Announcer:
         """An announcer whose owner is "online" (or `status`) on `topic` until the broker loses sight of it."""
-        announcer = cls(broker, aiomqtt.Will(topic, OFFLINE, QOS, retain=True), status)
-        announcer.publish(topic, status)
-        return announcer
+        return cls(broker, (topic, status), pauses)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Queues a retained document; an older one waiting for the same topic is replaced."""
+        self._waiting.pop(topic, None)
         self._waiting[topic] = payload
+        while len(self._waiting) > MAX_WAITING or sum(map(len, self._waiting.values())) > MAX_WAITING_BYTES:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            self._log.warning("a document was not announced: too many wait for the broker", topic=oldest)
         self._changed.set()
 
     async def run(self) -> None:
-        """Delivers until cancelled, reconnecting for ever."""
+        """Delivers until cancelled, reconnecting for ever. Nothing else ends it, whatever the broker does."""
+        clock, pause = asyncio.get_running_loop().time, 0.0
         while True:
+            began = clock()
             try:
-                async with _client(self._broker, self._will) as client:
-                    if self._will is not None:
-                        self.publish(self._will.topic, self._status)
-                    await self._deliver(client)
-            except aiomqtt.MqttError as error:
-                self._log.warning("broker away", host=self._broker.host, port=self._broker.port, error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
+                await self._session()
+            except BrokerError as error:
+                self._complain(str(error), clock())
+            except Exception:  # noqa: BLE001 - what nobody foresaw must not end a node because of its broker
+                self._log.exception("unexpected failure of the announcements")
+            pause = self._pauses.next(pause, clock() - began)
+            await asyncio.sleep(pause)
 
-    async def _deliver(self, client: aiomqtt.Client) -> None:
-        lost = asyncio.ensure_future(_until_lost(client))
-        try:
+    def _complain(self, error: str, now: float) -> None:
+        """Warns of a broker that is away, once and then rarely; in between it is worth a line for debugging."""
+        self._away = True
+        if self._warned is None or now - self._warned > REMIND_SECONDS:
+            self._warned = now
+            self._log.warning("broker away; trying again, ever more rarely", error=error)
+        else:
+            self._log.debug("broker away", error=error)
+
+    async def _session(self) -> None:
+        will = None if self._status is None else Will(self._status[0], OFFLINE)
+        async with connected(self._broker, will) as connection:
+            if self._status is not None:
+                self.publish(*self._status)
             while True:
-                await self._publish_waiting(client)
-                changed = asyncio.ensure_future(self._changed.wait())
-                await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                if lost.done():
-                    lost.result()
-        finally:
-            lost.cancel()
+                await self._publish_waiting(connection)
+                if self._away:
+                    self._away = False
+                    self._log.info("broker back")
+                await connection.quiet(self._changed, KEEPALIVE_SECONDS / 2)
+                if not self._changed.is_set():
+                    await connection.ping()
 
-    async def _publish_waiting(self, client: aiomqtt.Client) -> None:
+    async def _publish_waiting(self, connection: Connection) -> None:
         self._changed.clear()
         while self._waiting:
             topic, payload = next(iter(self._waiting.items()))
-            await client.publish(topic, payload, qos=QOS, retain=True)
+            await connection.publish(topic, payload)
             if self._waiting.get(topic) == payload:
                 del self._waiting[topic]
 
 
-async def _until_lost(client: aiomqtt.Client) -> None:
-    async for _ in client.messages:  # nothing is subscribed: the loop only ends when the connection does
-        pass
-
-
 @asynccontextmanager
 async def listening(broker: BrokerConfig, topic: str) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The payloads on `topic`, retained ones first. Raises `aiomqtt.MqttError` when the broker goes away."""
-    async with _client(broker) as client:
-        await client.subscribe(topic, qos=QOS)
+    """The payloads on `topic`, retained ones first, for a time that the caller bounds.
 
-        async def payloads() -> AsyncIterator[bytes]:
-            async for message in client.messages:
-                if isinstance(message.payload, bytes | bytearray):
-                    yield bytes(message.payload)
-
-        yield payloads()
+    Raises:
+        BrokerError: whatever goes wrong with the broker, also while the payloads are read.
+    """
+    async with connected(broker) as connection:
+        yield await connection.subscribe(topic)

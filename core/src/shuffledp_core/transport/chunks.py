@@ -1,4 +1,4 @@
-"""Bytes of any length as chunks of about a mebibyte, each naming its offset, so that a torn stream is noticed."""
+"""Bytes of any length as chunks, each naming its offset, so that a torn stream is noticed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Final
 
 from shuffledp_core.errors import BadBatchError
 
-CHUNK_BYTES: Final = 2**20
-"""Payload of one chunk: large enough that the call's cost vanishes, a quarter of gRPC's usual message limit."""
+CHUNK_BYTES: Final = 2**18
+"""Payload of one chunk: large enough that the call's cost vanishes, and small, because a server must hold one for every
+call that has begun a chunk and does not finish it."""
 
 
 def chunks(data: bytes | memoryview, size: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
-from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.errors import BusyError, ShuffleDPError
+from shuffledp_core.transport.doorway import Line
 
 DRAIN_BYTES: Final = 4 * 2**20
 DRAIN_SECONDS: Final = 1.0
@@ -15,7 +16,7 @@ DRAIN_SECONDS: Final = 1.0
 instead of the refusal itself, so what is on its way is let in and thrown away."""
 
 
-class _Request(Protocol):
+class Request(Protocol):
     """A protobuf message."""
 
     def ByteSize(self) -> int:  # noqa: N802 - protobuf's name
@@ -24,18 +25,24 @@ class _Request(Protocol):
 
 
 @asynccontextmanager
-async def draining(requests: AsyncIterator[_Request]) -> AsyncIterator[None]:
-    """When the block refuses, takes in what the caller is still writing before the refusal goes out."""
+async def draining(requests: AsyncIterator[Request], line: Line, peer: str) -> AsyncIterator[None]:
+    """When the block refuses, takes in what the caller is still writing before the refusal goes out.
+
+    Meanwhile the caller stands in `line`: it is waited for as one that has not said anything yet. Whoever is sent away
+    because there is no room for more of those goes at once.
+    """
     try:
         yield
+    except BusyError:
+        raise
     except ShuffleDPError:
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, BusyError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await _discard(requests)
+                await line.wait(_discard(requests), peer)
         raise
 
 
-async def _discard(requests: AsyncIterator[_Request]) -> None:
+async def _discard(requests: AsyncIterator[Request]) -> None:
     size = 0
     async for request in requests:
         size += request.ByteSize()

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import ServiceConfig
+from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError, ShuffleDPError
 from shuffledp_core.transport.tls_files import TLSFiles
 
@@ -41,6 +42,7 @@ class ServiceMetrics:
             "When the TLS certificate in use ends: the own one, the deployment's authority",
             "certificate",
         )
+        self._roster = self.gauge("shuffledp_roster_expiry_timestamp_seconds", "When the roster in use ends")
         clock = self.gauge("shuffledp_clock_timestamp_seconds", "The clock of this process, since 1970 (UTC)")
         clock.set_function(lambda: system_clock() / 1000)
         free = self.gauge("shuffledp_state_disk_free_bytes", "Free bytes of the disk with the state folder")
@@ -56,8 +58,9 @@ class ServiceMetrics:
         """A new counter on this page; its series end in `_total`."""
         return Counter(name, help_, labels, registry=self.registry)
 
-    def use(self, files: TLSFiles) -> None:
-        """Shows the ends of the TLS certificates that the service was started with."""
+    def use(self, files: TLSFiles, roster: Roster) -> None:
+        """Shows the ends of the TLS certificates and the roster that the service was started with."""
+        self._roster.set(roster.expires_at / 1000)
         self._expiry.labels("own").set(files.own_end.timestamp())
         self._expiry.labels("authority").set(files.authority_end.timestamp())
 

@@ -7,17 +7,20 @@ of ours is logged here and reaches the caller as an internal error without detai
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, NoReturn, TypeAlias
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from typing import Any, Final, NoReturn
 
 import grpc
 import structlog
 
 from shuffledp_core import errors
+from shuffledp_core.config import Limits
 from shuffledp_core.documents.models import Roster
+from shuffledp_core.transport.doorway import Context, Doorway
 from shuffledp_core.transport.draining import draining
-from shuffledp_core.transport.tls import peer_name, role_of
+from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name, role_of
 
 _KEY: Final = "shuffledp-error"
 
@@ -30,14 +33,14 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] 
     (errors.ShuffleDPError, grpc.StatusCode.INVALID_ARGUMENT),
 )
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Rules = Mapping[str, frozenset[str]]
 """Full method name -> roles that may call it. A method without a rule is refused, but for health and reflection."""
 
-_Heard: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
-"""What surrounds a refusal, given the request, so that the caller hears it: `draining` where requests are streams."""
+__all__ = ["Context", "Rules", "TypedErrors", "translated", "typed"]
 
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
 _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+_PARTIES: Final = frozenset({"node", "analyst", "accountant", OPERATOR})
 
 
 async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
@@ -48,15 +51,23 @@ async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
 class TypedErrors(grpc.aio.ServerInterceptor):
     """Checks who may call what, and turns our errors into statuses that `translated` turns back.
 
+    Every request is taken as a stream, also where there is only one message: gRPC would read that one for as long as
+    the caller likes, before anybody is asked who calls. Here nothing is read before that, and then in `doorway`.
+
     `refused` is told the full method name and the error of every call that fails here.
     """
 
     def __init__(
-        self, roster: Roster, rules: Rules, refused: Callable[[str, Exception], None] = lambda _method, _error: None
+        self,
+        roster: Roster,
+        rules: Rules,
+        refused: Callable[[str, Exception], None] = lambda _method, _error: None,
+        doorway: Doorway | None = None,
     ) -> None:
         self._roster = roster
         self._rules = rules
         self._refused = refused
+        self._doorway = doorway or Doorway(Limits())
         self._log = structlog.get_logger()
 
     async def intercept_service(
@@ -66,54 +77,78 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     ) -> Any:
         """See `grpc.aio.ServerInterceptor`."""
         handler = await continuation(details)
-        if handler is None or details.method.startswith(_OPEN):
+        if handler is None:
             return handler
-        roles = self._rules.get(details.method, frozenset())
-        make = _MAKERS[(handler.request_streaming, handler.response_streaming)]
-        inner = getattr(handler, make.__name__.removesuffix("_rpc_method_handler"))
-        guard = self._guard_stream if handler.response_streaming else self._guard_call
-        return make(
-            guard(inner, details.method, roles, draining if handler.request_streaming else nullcontext),
+        maker, guard = (
+            (grpc.stream_stream_rpc_method_handler, self._guard_stream)
+            if handler.response_streaming
+            else (grpc.stream_unary_rpc_method_handler, self._guard_call)
+        )
+        return maker(
+            guard(handler, details.method),
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
 
-    def _check(self, context: Context, method: str, roles: frozenset[str]) -> None:
-        name = peer_name(context)
-        if role_of(name, self._roster) not in roles:
-            allowed = ", ".join(sorted(roles)) or "nobody"
-            raise errors.AccessDenied(f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}")
+    def _guard_call(self, handler: Any, method: str) -> Any:
+        inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
-    def _guard_call(self, inner: Any, method: str, roles: frozenset[str], heard: _Heard) -> Any:
-        async def call(request: Any, context: Context) -> Any:
-            try:
-                async with heard(request):
-                    self._check(context, method, roles)
-                return await inner(request, context)
-            except errors.ShuffleDPError as error:
-                self._refused(method, error)
-                await _abort(context, error)
-            except Exception as error:
-                self._unexpected(method, error)
-                raise
+        async def call(requests: AsyncIterator[Any], context: Context) -> Any:
+            async with self._let_in(handler, requests, context, method) as (device, request):
+                answer = await inner(request, context)
+                if device:
+                    self._doorway.answered(context)
+                return answer
 
         return call
 
-    def _guard_stream(self, inner: Any, method: str, roles: frozenset[str], heard: _Heard) -> Any:
-        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            try:
-                async with heard(request):
-                    self._check(context, method, roles)
-                async for response in inner(request, context):
-                    yield response
-            except errors.ShuffleDPError as error:
-                self._refused(method, error)
-                await _abort(context, error)
-            except Exception as error:
-                self._unexpected(method, error)
-                raise
+    def _guard_stream(self, handler: Any, method: str) -> Any:
+        inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
+
+        async def stream(requests: AsyncIterator[Any], context: Context) -> None:
+            async with self._let_in(handler, requests, context, method) as (device, request):
+                if inspect.iscoroutinefunction(inner):  # grpc's own way to watch health
+                    await inner(request, context)
+                    return
+                async with aclosing(inner(request, context)) as answers:
+                    async for answer in answers:
+                        with self._doorway.sending(context) if device else nullcontext():
+                            await context.write(answer)
 
         return stream
+
+    @asynccontextmanager
+    async def _let_in(
+        self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
+    ) -> AsyncIterator[tuple[bool, Any]]:
+        """Whether a device calls, and its request, or all of them where they are a stream; it hears what fails inside.
+
+        1. The caller has the right role.
+        2. Its first message arrives in time.
+        """
+        name = peer_name(context)
+        device = role_of(name, self._roster) not in _PARTIES
+        line, peer = self._doorway.line(CLIENT if device else name), context.peer()
+        try:
+            async with draining(requests, line, peer):
+                self._doorway.enter(context, peer, None if device else name)
+                self._check(name, method)  # 1
+                first = await line.wait(anext(aiter(requests), None), peer)  # 2
+                yield device, _with_first(first, requests) if handler.request_streaming else _require(first, method)
+        except errors.ShuffleDPError as error:
+            self._refused(method, error)
+            await _abort(context, error)
+        except Exception as error:
+            self._unexpected(method, error)
+            raise
+
+    def _check(self, name: str, method: str) -> None:
+        if method == _HEALTH:
+            return
+        roles = _PARTIES if method.startswith(_OPEN) else self._rules.get(method, frozenset())
+        if role_of(name, self._roster) not in roles:
+            allowed = ", ".join(sorted(roles)) or "nobody"
+            raise errors.AccessDenied(f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}")
 
     def _unexpected(self, method: str, error: Exception) -> None:
         if not isinstance(error, grpc.aio.AbortError):
@@ -121,12 +156,18 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             self._log.exception("unexpected failure", method=method)
 
 
-_MAKERS: Final[dict[tuple[bool, bool], Callable[..., Any]]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
+def _require(first: Any, method: str) -> Any:
+    if first is None:
+        raise errors.ClientFault(f"{method} was called without a request")
+    return first
+
+
+async def _with_first(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    if first is not None:
+        yield first
+        async for one in rest:
+            yield one
+
 
 _GONE: Final = {
     grpc.StatusCode.UNAVAILABLE,

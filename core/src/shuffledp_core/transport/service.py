@@ -14,7 +14,10 @@ from grpc_reflection.v1alpha import reflection
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import PortInUseError
+from shuffledp_core.transport.connections import allow_descriptors
+from shuffledp_core.transport.doorway import Doorway
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
+from shuffledp_core.transport.requests import ReadableRequests
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
@@ -46,18 +49,23 @@ class Service:
         self.metrics = metrics or ServiceMetrics(config)
         self._page: MetricsPage | None = None
         self._log = structlog.get_logger()
-        interceptor = TypedErrors(roster, rules, self.metrics.refused)
-        self.server = grpc.aio.server(interceptors=[interceptor], options=server_options())
+        self._doorway = Doorway(config.limits)
+        self.watching: asyncio.Task[None] | None = None
+        interceptor = TypedErrors(roster, rules, self.metrics.refused, self._doorway)
+        self.server = grpc.aio.server(
+            interceptors=[interceptor, ReadableRequests()], options=server_options(config.limits)
+        )
         register(self.server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server)
         files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
         self._credentials = server_credentials(files)
-        self.metrics.use(files)
+        self.metrics.use(files, roster)
 
     async def start(self) -> int:
         """Listens and reports healthy; the port. Raises `PortInUseError`, also for the page of metrics."""
+        allow_descriptors(self._config.limits)
         try:
             port = self.server.add_secure_port(self._config.listen, self._credentials)
         except RuntimeError as error:
@@ -68,6 +76,7 @@ class Service:
         if self._config.metrics is not None:
             self._page = MetricsPage(self.metrics.registry, self._config.metrics)
         await self.server.start()
+        self.watching = asyncio.create_task(self._doorway.connections.watch(port))
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         self._log.info("listening", name=self._config.name, address=self._config.listen)
         return port
@@ -76,6 +85,9 @@ class Service:
         """No new calls; those under way get `GRACE_SECONDS`."""
         await self._health.enter_graceful_shutdown()
         await self.server.stop(GRACE_SECONDS)
+        if self.watching is not None:
+            self.watching.cancel()
+            await asyncio.gather(self.watching, return_exceptions=True)
         if self._page is not None:
             await asyncio.to_thread(self._page.close)
         self._log.info("stopped", name=self._config.name)
@@ -92,6 +104,8 @@ async def run_until_signal(service: Service, *, background: Sequence[Callable[[]
         loop.add_signal_handler(number, stopped.set)
     await service.start()
     tasks = [asyncio.ensure_future(task()) for task in background]
+    if service.watching is not None:
+        tasks.append(service.watching)
     waiter = asyncio.ensure_future(stopped.wait())
     try:
         done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)

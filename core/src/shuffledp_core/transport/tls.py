@@ -11,14 +11,23 @@ from typing import Final
 
 import grpc
 
+from shuffledp_core.clock import system_clock
+from shuffledp_core.config import Limits
 from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.keys import require_current
+from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.tls_files import TLSFiles
 
 CLIENT: Final = "client"
 OPERATOR: Final = "operator"
 
+_REQUEST_BYTES: Final = CHUNK_BYTES + 2**14
+"""The longest request that a server takes: a chunk and its framing, or the documents of any other call."""
+
+_ANSWER_BYTES: Final = 4 * 2**20
+"""The longest answer that a caller takes."""
+
 _OPTIONS: Final = (
-    ("grpc.max_receive_message_length", 4 * 2**20),
     ("grpc.so_reuseport", 0),  # a taken port is an error, never a silently shared one
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -26,9 +35,21 @@ _OPTIONS: Final = (
 )
 
 
-def server_options() -> list[tuple[str, int]]:
-    """Options of every gRPC server here."""
-    return [*_OPTIONS, ("grpc.http2.min_ping_interval_without_data_ms", 10_000)]
+def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
+    """Options of every gRPC server here: what gRPC itself holds of the limits. `transport.doorway` holds the others."""
+    bounds = limits or Limits()
+    return [
+        *_OPTIONS,
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.max_receive_message_length", _REQUEST_BYTES),
+        # A stream that nobody reads holds at most one window of 64 KiB. Probing for a longer line widens the windows of
+        # all streams of a connection, read or not; a stream that is read gets room for its whole message anyway.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.max_concurrent_streams", bounds.streams),
+        ("grpc.server_handshake_timeout_ms", round(1000 * bounds.handshake_seconds)),
+        ("grpc.max_connection_idle_ms", round(1000 * bounds.idle_seconds)),
+        ("grpc.max_allowed_incoming_connections", bounds.accepted),
+    ]
 
 
 def server_credentials(files: TLSFiles) -> grpc.ServerCredentials:
@@ -46,14 +67,16 @@ def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool
 
     Raises:
         ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own certificate has ended,
-            because what a server says to that does not reach the caller.
+            because what a server says to that does not reach the caller; `StaleRosterError` when the roster has.
     """
     files = TLSFiles.load(keys, roster.tls_authority).require_valid()
+    require_current(roster, system_clock())
     credentials = grpc.ssl_channel_credentials(
         root_certificates=files.authority, private_key=files.key, certificate_chain=files.chain
     )
     options = [
         *_OPTIONS,
+        ("grpc.max_receive_message_length", _ANSWER_BYTES),
         ("grpc.enable_retries", 0),
         ("grpc.ssl_target_name_override", party.name),
         ("grpc.use_local_subchannel_pool", int(own_connection)),

@@ -67,8 +67,11 @@ class SettleRequest(_message.Message):
     ROUND_ID_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
     HEADERS_FIELD_NUMBER: _builtins.int
+    INVALID_FIELD_NUMBER: _builtins.int
     round_id: _builtins.str
     accepted: _builtins.int
+    invalid: _builtins.int
+    """Messages on the board that no client following the protocol sends; they can only make the guarantee weaker."""
     @_builtins.property
     def headers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Signed documents "batch", one from each node of the route, in the route's order: each relayed so many reports."""
@@ -79,10 +82,11 @@ class SettleRequest(_message.Message):
         round_id: _builtins.str = ...,
         accepted: _builtins.int = ...,
         headers: _abc.Iterable[_builtins.bytes] | None = ...,
+        invalid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "headers", b"headers", "round_id", b"round_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "headers", b"headers", "invalid", b"invalid", "round_id", b"round_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,15 +156,23 @@ class GetBudgetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     POPULATION_FIELD_NUMBER: _builtins.int
+    AFTER_ENTRY_FIELD_NUMBER: _builtins.int
+    MOST_ENTRIES_FIELD_NUMBER: _builtins.int
     population: _builtins.str
+    after_entry: _builtins.int
+    """The page of entries begins behind this one."""
+    most_entries: _builtins.int
+    """At most so many entries; 0, and anything above 1000: 1000."""
     def __init__(
         self,
         *,
         population: _builtins.str = ...,
+        after_entry: _builtins.int = ...,
+        most_entries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["population", b"population"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_entry", b"after_entry", "most_entries", b"most_entries", "population", b"population"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -170,17 +182,50 @@ Global___GetBudgetRequest: _TypeAlias = GetBudgetRequest  # noqa: Y015
 class GetBudgetResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ChargesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LIMIT_EPSILON_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
     SPENT_EPSILON_FIELD_NUMBER: _builtins.int
     LEFT_EPSILON_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    COMPOSITION_FIELD_NUMBER: _builtins.int
+    IF_FIXED_EPSILON_FIELD_NUMBER: _builtins.int
+    CHARGES_FIELD_NUMBER: _builtins.int
     limit_epsilon: _builtins.float
     delta: _builtins.float
     spent_epsilon: _builtins.float
     left_epsilon: _builtins.float
+    composition: _builtins.str
+    """"adaptive": a privacy filter, whatever the rounds' parameters depended on; "fixed": all were fixed in advance."""
+    if_fixed_epsilon: _builtins.float
+    """What would be spent if all parameters had been fixed in advance."""
     @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]: ...
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]:
+        """A page, in order of entry; ask for those after its last one until a page is empty."""
+
+    @_builtins.property
+    def charges(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many charges there are, by state."""
+
     def __init__(
         self,
         *,
@@ -189,10 +234,13 @@ class GetBudgetResponse(_message.Message):
         spent_epsilon: _builtins.float = ...,
         left_epsilon: _builtins.float = ...,
         entries: _abc.Iterable[Global___LedgerEntry] | None = ...,
+        composition: _builtins.str = ...,
+        if_fixed_epsilon: _builtins.float = ...,
+        charges: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "entries", b"entries", "left_epsilon", b"left_epsilon", "limit_epsilon", b"limit_epsilon", "spent_epsilon", b"spent_epsilon"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charges", b"charges", "composition", b"composition", "delta", b"delta", "entries", b"entries", "if_fixed_epsilon", b"if_fixed_epsilon", "left_epsilon", b"left_epsilon", "limit_epsilon", b"limit_epsilon", "spent_epsilon", b"spent_epsilon"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

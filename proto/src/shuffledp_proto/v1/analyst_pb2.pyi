@@ -3,8 +3,10 @@
 isort:skip_file
 The analyst: public reading for clients, control for the operator. It also implements BatchSink."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -75,18 +77,24 @@ Global___GetResultRequest: _TypeAlias = GetResultRequest  # noqa: Y015
 
 @_typing.final
 class GetResultResponse(_message.Message):
+    """The nodes' signed discards so far: how a failed round ended by the word of everybody on its route."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int
+    DISCARDS_FIELD_NUMBER: _builtins.int
     result: _builtins.bytes
+    @_builtins.property
+    def discards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
         result: _builtins.bytes = ...,
+        discards: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discards", b"discards", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,3 +309,92 @@ class AbortRoundResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AbortRoundResponse: _TypeAlias = AbortRoundResponse  # noqa: Y015
+
+@_typing.final
+class ListRoundsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """The last round of the page before; empty for the first page."""
+    limit: _builtins.int
+    """Rounds of a page; 0, or more than 100: 100."""
+    def __init__(
+        self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRoundsRequest: _TypeAlias = ListRoundsRequest  # noqa: Y015
+
+@_typing.final
+class ListRoundsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """Whether there are older ones."""
+    @_builtins.property
+    def rounds(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoundSummary]: ...
+    def __init__(
+        self,
+        *,
+        rounds: _abc.Iterable[Global___RoundSummary] | None = ...,
+        more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["more", b"more", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRoundsResponse: _TypeAlias = ListRoundsResponse  # noqa: Y015
+
+@_typing.final
+class RoundSummary(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    OPENED_AT_FIELD_NUMBER: _builtins.int
+    POPULATION_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    opened_at: _builtins.int
+    """Milliseconds since 1970, by the analyst's clock."""
+    population: _builtins.str
+    mechanism: _builtins.str
+    outcome: _builtins.str
+    """"running", "published", "failed", or "unreadable" for a record that this analyst cannot read."""
+    error: _builtins.str
+    """"failed" only: the name of the error."""
+    accepted: _builtins.int
+    """"published" only: accepted reports."""
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+        opened_at: _builtins.int = ...,
+        population: _builtins.str = ...,
+        mechanism: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        error: _builtins.str = ...,
+        accepted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "error", b"error", "mechanism", b"mechanism", "opened_at", b"opened_at", "outcome", b"outcome", "population", b"population", "round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoundSummary: _TypeAlias = RoundSummary  # noqa: Y015

@@ -215,6 +215,11 @@ class RoundControlStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundResponse.FromString,
                 _registered_method=True)
+        self.ListRounds = channel.unary_unary(
+                '/shuffledp_proto.v1.RoundControl/ListRounds',
+                request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsResponse.FromString,
+                _registered_method=True)
 
 
 class RoundControlServicer:
@@ -248,6 +253,13 @@ class RoundControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRounds(self, request, context):
+        """The rounds of this analyst, newest first, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RoundControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -270,6 +282,11 @@ def add_RoundControlServicer_to_server(servicer, server):
                     servicer.AbortRound,
                     request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundResponse.SerializeToString,
+            ),
+            'ListRounds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRounds,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -380,6 +397,33 @@ class RoundControl:
             '/shuffledp_proto.v1.RoundControl/AbortRound',
             shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_analyst__pb2.AbortRoundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRounds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp_proto.v1.RoundControl/ListRounds',
+            shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_analyst__pb2.ListRoundsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -88,6 +88,8 @@ class RoundControlStub:
     """Close the submissions now instead of at the manifest's closing time."""
     AbortRound: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.AbortRoundRequest, _analyst_pb2.AbortRoundResponse]
     """Give the round up: nothing is published, the keys are erased, the budget is released where that is sound."""
+    ListRounds: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.ListRoundsRequest, _analyst_pb2.ListRoundsResponse]
+    """The rounds of this analyst, newest first, a page at a time."""
 
 @_typing.type_check_only
 class RoundControlAsyncStub(RoundControlStub):
@@ -100,6 +102,8 @@ class RoundControlAsyncStub(RoundControlStub):
     """Close the submissions now instead of at the manifest's closing time."""
     AbortRound: _aio.UnaryUnaryMultiCallable[_analyst_pb2.AbortRoundRequest, _analyst_pb2.AbortRoundResponse]  # type: ignore[assignment]
     """Give the round up: nothing is published, the keys are erased, the budget is released where that is sound."""
+    ListRounds: _aio.UnaryUnaryMultiCallable[_analyst_pb2.ListRoundsRequest, _analyst_pb2.ListRoundsResponse]  # type: ignore[assignment]
+    """The rounds of this analyst, newest first, a page at a time."""
 
 class RoundControlServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -133,5 +137,13 @@ class RoundControlServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyst_pb2.AbortRoundResponse, _abc.Awaitable[_analyst_pb2.AbortRoundResponse]]:
         """Give the round up: nothing is published, the keys are erased, the budget is released where that is sound."""
+
+    @_abc_1.abstractmethod
+    def ListRounds(
+        self,
+        request: _analyst_pb2.ListRoundsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_pb2.ListRoundsResponse, _abc.Awaitable[_analyst_pb2.ListRoundsResponse]]:
+        """The rounds of this analyst, newest first, a page at a time."""
 
 def add_RoundControlServicer_to_server(servicer: RoundControlServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

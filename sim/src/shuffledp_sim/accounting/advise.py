@@ -47,10 +47,12 @@ def advise(
     """Every mechanism that keeps (ε, δ): its error, messages, and what is left without a shuffler."""
     from shuffledp_sim.accounting import targets
     from shuffledp_sim.accounting.respond import print_json, print_rich
+    from shuffledp_sim.progress import working
 
     typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds)
     sizes, limits = targets.Sizes(max_value, symbols), targets.Limits(max_error, max_messages)
-    target, rows = targets.advised(typed, sizes, epsilon, limits)
+    with working("comparing mechanisms"):
+        target, rows = targets.advised(typed, sizes, epsilon, limits)
     if output is OutputFormat.JSON:
         print_json([targets.row_to_dict(row) for row in rows])
     else:

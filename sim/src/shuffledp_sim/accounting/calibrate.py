@@ -47,7 +47,10 @@ def calibrate(
     """The mechanism of that kind with the least error that keeps (ε, δ), and its certificate."""
     from shuffledp_sim.accounting import targets
     from shuffledp_sim.accounting.respond import respond
+    from shuffledp_sim.progress import working
 
     typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     sizes = targets.Sizes(max_value, symbols)
-    respond(targets.calibrated(mechanism, typed, sizes, epsilon), View(output, plot))
+    with working(f"calibrating {mechanism}"):
+        asked = targets.calibrated(mechanism, typed, sizes, epsilon)
+    respond(asked, View(output, plot))

@@ -67,7 +67,7 @@ def local(*, epsilon0: Epsilon0, typed: WithoutDistance, view: View) -> None:
 @certify_app.command("rr-shuffle")
 @spread
 def rr_shuffle(*, max_value: MaxValue, randomise: Randomise, typed: Circumstances, view: View) -> None:
-    """Sums from unary bits, each randomised, shuffled (paper 002, Algorithm 2)."""
+    """Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."""
     from shuffledp_sim.accounting import questions, respond
 
     respond.respond(questions.question(questions.rr_shuffle(max_value, randomise), typed), view)
@@ -78,7 +78,7 @@ def rr_shuffle(*, max_value: MaxValue, randomise: Randomise, typed: Circumstance
 def geo_shuffle(
     *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None, typed: Circumstances, view: View
 ) -> None:
-    """Sums with discrete Laplace noise from every user, shuffled (paper 002, Algorithm 3)."""
+    """Sums with discrete Laplace noise from every user, shuffled (Athanasiou et al. 2025, Algorithm 3)."""
     from shuffledp_sim.accounting import questions, respond
 
     respond.respond(questions.geo_question(max_value, epsilon_geo, padding, typed), view)
@@ -95,7 +95,7 @@ def sgdl_shuffle(
     typed: Circumstances,
     view: View,
 ) -> None:
-    """Sums with one discrete Laplace noise made in shares, shuffled (paper 002, Algorithm 4)."""
+    """Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."""
     from shuffledp_sim.accounting import questions, respond
 
     respond.respond(questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed), view)

@@ -11,11 +11,12 @@ from typing import Any
 
 from shuffledp_accountant.certificates import FINAL, recheck
 from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.losses import Losses, honest_reports
 from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
 from shuffledp_core.documents.signed import DocumentT, Signed, from_json
 from shuffledp_core.documents.signed import verify as verify_signed
-from shuffledp_core.errors import ForeignDocumentError, MalformedDocumentError, UsageError
-from shuffledp_core.keys import load_roster, parse_hex_key, read_file, verify_from
+from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, MalformedDocumentError, UsageError
+from shuffledp_core.keys import parse_hex_key, read_file, read_roster, verify_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,16 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         return Keys(None, parse_hex_key(trust.key, "key"))
     path = trust.roster if trust.roster is not None else file.parent / "roster.json"
     root = trust.root_key
+    missing = [one.name for one in (path, path.parent / "root.pub") if not one.is_file()]
+    if trust.roster is None and root is None and missing:
+        raise ConfigError(
+            f"nothing to verify {file} by: there is no {' and no '.join(missing)} beside it; "
+            "name --roster with --root-key, or the accountant's --key"
+        )
     if root is None:
+        read_file(path, "roster")  # the roster is what was named: it is missed first
         root = read_file(path.parent / "root.pub", "root key").decode("ascii", errors="replace").strip()
-    roster = load_roster(path, root)
+    roster = read_roster(path, root)
     return Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
 
 
@@ -121,10 +129,17 @@ def check_file(file: Path, trust: Trust, now: float | None = None) -> list[Repor
         DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
         CannotCertify: nothing at all can be certified for the claimed parameters.
     """
+    data = read_file(file, "document")  # before the keys beside it: a file that is not there has none beside it
     keys = trusted_keys(file, trust)
-    data = read_file(file, "document")
     moment = (time.time() if now is None else now) * 1000
     return [_report(title, claimed, moment) for title, claimed in _certificates(data, keys)]
+
+
+def check_signed(signed: Signed, roster: Roster) -> list[Report]:
+    """Checks every certificate in a document that is in memory, as `check_file` does from step 2 on."""
+    keys = Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
+    moment = time.time() * 1000
+    return [_report(title, claimed, moment) for title, claimed in _inside(signed, keys)]
 
 
 def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
@@ -161,11 +176,26 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
         for stage, inner in found.items():
             if inner is not None:
                 yield f"{stage} certificate in the result", _same_round(keys.certificate(inner), result)
+        _check_honest(result, keys)
         if not any(found.values()):
             raise MalformedDocumentError("the result holds no certificate: there is nothing to verify")
     else:
         raise ForeignDocumentError(
             f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement or result"
+        )
+
+
+def _check_honest(result: Result, keys: Keys) -> None:
+    """The final certificate counts on no more honest reports than the plan and the losses leave."""
+    if result.plan_certificate is None or result.final_certificate is None:
+        return
+    plan, final = keys.certificate(result.plan_certificate), keys.certificate(result.final_certificate)
+    losses = Losses(final.dropped, final.invalid)
+    most = honest_reports(final.users, plan.users, plan.honest, final.mechanism.messages_per_user, losses)
+    if final.honest > most:
+        raise DocumentError(
+            f"the final certificate counts on {final.honest} honest reports; the plan and what was lost leave at most "
+            f"{most}; do not rely on it"
         )
 
 
@@ -188,6 +218,8 @@ def _report(where: str, claimed: Certificate, now: float) -> Report:
         f"standard error {claimed.standard_error:.6g}: computed again",
         _period(claimed, now),
     ]
+    if claimed.dropped or claimed.invalid:
+        lines.append(f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on the board")
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")
     return Report(f"{where} ({claimed.stage})", claimed, tuple(lines))

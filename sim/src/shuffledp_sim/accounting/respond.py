@@ -10,6 +10,7 @@ import typer
 from shuffledp_sim.accounting.answers import answer
 from shuffledp_sim.accounting.options import OutputFormat, View
 from shuffledp_sim.accounting.questions import Question
+from shuffledp_sim.progress import working
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,9 +27,11 @@ def respond(asked: Question, view: View) -> None:
         from shuffledp_sim.accounting.drawing import check_plot, draw
 
         check_plot(view.plot)
-    found = answer(asked)
+    with working(f"certifying {asked.kind}"):
+        found = answer(asked)
     if view.plot is not None:
-        draw(found, view.plot)
+        with working("drawing"):
+            draw(found, view.plot)
     if view.output is OutputFormat.JSON:
         print_json(found.to_dict())
         return

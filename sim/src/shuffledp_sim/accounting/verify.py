@@ -21,8 +21,10 @@ def verify(
     """Checks the signature and recomputes every number of a certificate; exit code 1 for anything that is wrong."""
     from shuffledp_sim.accounting.checking import Trust, check_file
     from shuffledp_sim.accounting.respond import print_json
+    from shuffledp_sim.progress import working
 
-    reports = check_file(file, Trust(roster, root_key, key))
+    with working("computing again"):
+        reports = check_file(file, Trust(roster, root_key, key))
     if output is OutputFormat.JSON:
         print_json([report.to_dict() for report in reports])
         return

@@ -1,4 +1,4 @@
-"""Average: the same question every day (paper 003, section 9.1.1).
+"""Average: the same question every day (Wang, lecture 9, section 9.1.1).
 
 What the adversary knows: every answer of one user, when all nodes are corrupt; or, with an honest node, the totals of a
 small round and what everybody but one user holds. Either way every day anew.

@@ -1,4 +1,4 @@
-"""Dropout: users who leave after the plan was made (paper 002, section 5: SGDL-Shuffle).
+"""Dropout: users who leave after the plan was made (Athanasiou et al. 2025, section 5: SGDL-Shuffle).
 
 What the adversary knows: what leaves the last node, that is the shuffled sum, and all values but one.
 

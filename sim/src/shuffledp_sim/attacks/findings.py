@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 class Claim:
     """What somebody promises of the measured quantity: at most `value`, or at least it.
 
-    `source` names who says so: "certificate", "paper 002, Theorem 5.1", "guessing without messages".
+    `source` names who says so: "certificate", "Athanasiou et al. 2025, Theorem 5.1", "guessing without messages".
     """
 
     source: str
@@ -66,6 +66,12 @@ class Finding:
         """BROKEN only when the whole confidence interval lies beyond the claim."""
         beyond = self.high < self.claim.value if self.claim.at_least else self.low > self.claim.value
         return Verdict.BROKEN if beyond else Verdict.HOLDS
+
+    @property
+    def beyond_by_chance(self) -> bool:
+        """The estimate alone contradicts the claim, its interval does not: so few trials may be off by that much."""
+        beyond = self.measured < self.claim.value if self.claim.at_least else self.measured > self.claim.value
+        return beyond and self.verdict is Verdict.HOLDS
 
 
 @dataclass(frozen=True)
@@ -116,5 +122,6 @@ def _finding(one: Finding) -> dict[str, Any]:
         "confidence": one.confidence,
         "trials": one.trials,
         "verdict": one.verdict.value,
+        "beyond_by_chance": one.beyond_by_chance,
         "note": one.note,
     }

@@ -1,7 +1,7 @@
 """Flood: one user among colluding ones, the n-1 attack.
 
-Paper 002 assumes it away: "the adversary does not control any users" (section 2.4). The n - 1 is that of Serjantov,
-Dingledine and Syverson, "From a Trickle to a Flood" (Information Hiding 2002).
+Athanasiou et al. 2025 assume it away: "the adversary does not control any users" (section 2.4). The n - 1 is
+that of Serjantov, Dingledine and Syverson 2002.
 
 What the adversary knows: what leaves the last node, and every message that its own n-1 users sent. It needs no
 corrupt node; an entry node that lets one real user in and makes up the others does the same.

@@ -1,4 +1,4 @@
-"""Length: sending only the ones, seen on the wire (paper 002, section 8).
+"""Length: sending only the ones, seen on the wire (Athanasiou et al. 2025, section 8).
 
 What the adversary knows: who talks to node 1, and how many bytes each submission has. Anybody on the network between
 users and node 1 sees that: no node is corrupt, no key is known, nothing is opened.

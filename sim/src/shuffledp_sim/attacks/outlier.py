@@ -1,4 +1,4 @@
-"""Outlier: shuffling numbers instead of bits (paper 002, section 4.1).
+"""Outlier: shuffling numbers instead of bits (Athanasiou et al. 2025, section 4.1).
 
 What the adversary knows: what leaves the last node, as everybody does; and that all users but one hold small values.
 

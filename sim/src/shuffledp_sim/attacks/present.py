@@ -27,7 +27,7 @@ def present(report: AttackReport, output: OutputFormat) -> None:
     for heading in ("scenario", "measured", "claim", "verdict"):
         table.add_column(heading, overflow="fold")
     for one in report.findings:
-        table.add_row(_scenario(one), _measured(one), _claim(one), _verdict(one))
+        table.add_row(_scenario(one), _measured(one), _claim(one), verdict_words(one))
     print_rich(table, escape(report.lesson), f"[dim]{report.seconds:.1f} s[/dim]")
 
 
@@ -62,7 +62,7 @@ def _measured(one: Finding) -> str:
         interval = f"counted, {one.trials:,} trials"
     else:
         high = "∞" if math.isinf(one.high) else f"{one.high:.4g}"
-        interval = f"{one.low:.4g} .. {high}, {one.trials:,} trials"
+        interval = f"{100 * one.confidence:.6g} % interval {one.low:.4g} .. {high}, {one.trials:,} trials"
     return f"{one.measured:.4g} {escape(one.quantity)}\n[dim]{interval}[/dim]"
 
 
@@ -71,8 +71,17 @@ def _claim(one: Finding) -> str:
     return f"{sign} {one.claim.value:.4g}\n[dim]{escape(one.claim.source)}[/dim]"
 
 
-def _verdict(one: Finding) -> str:
+def _chance(one: Finding) -> str:
+    """Why a claim holds that the estimate alone contradicts."""
+    if not one.beyond_by_chance:
+        return ""
+    end, value = ("up", one.high) if one.claim.at_least else ("down", one.low)
+    return f"\n[dim]the estimate is beyond it by chance: the interval reaches {end} to {value:.4g}[/dim]"
+
+
+def verdict_words(one: Finding) -> str:
+    """Whether the claim holds, and what a reader might stumble over."""
     word = f"claim {one.verdict.value}"
     if one.verdict is Verdict.HOLDS:
-        return f"[green]{word}[/green]"
+        return f"[green]{word}[/green]{_chance(one)}"
     return f"[bold red]{word}[/bold red]" if one.defended else f"[yellow]{word}[/yellow] (no defence)"

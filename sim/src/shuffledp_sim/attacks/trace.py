@@ -19,15 +19,15 @@ The last part measures ε_L itself, with no shuffle at all: the real client samp
 and the event that tells them apart best gives an ε from below. For randomised response and for discrete Laplace noise
 that event attains ε_L, so that the estimate comes close to it and never beyond what chance allows.
 
-Reference: paper 002, sections 2.4 and 7 (robustness to corrupt shufflers); docs/accounting.md, K7, S8 and S10.
+Reference: Athanasiou et al. 2025, sections 2.4 and 7 (robustness to corrupt shufflers);
+docs/accounting.md, K7, S8 and S10.
 """
 
 from __future__ import annotations
 
 import math
-import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
@@ -38,14 +38,16 @@ from numpy.typing import NDArray
 from shuffledp_accountant.numerics import registry  # noqa: F401 - the analyses register on import
 from shuffledp_accountant.numerics.bounds import Setting, corrupted_bounds
 from shuffledp_client.randomisers import randomise
-from shuffledp_core.errors import UsageError
+from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_sim.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_sim.progress import Stages
 from shuffledp_sim.rounds.demo import DemoOptions, play_round
+from shuffledp_sim.system.workplace import workplace
 from shuffledp_sim.tracing.trace import Captured, Trace, load_captured, trace_round
+from shuffledp_sim.users.columns import load_column
 
 REFERENCES: Final[tuple[Mechanism, ...]] = (
     RRShuffle(max_value=2, randomise=Fraction(1, 2)),
@@ -128,9 +130,13 @@ def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
 def _capture(options: TraceOptions, stages: Stages) -> Captured:
     if options.folder is not None:
         return load_captured(options.folder, options.logs)
-    with tempfile.TemporaryDirectory(prefix="shuffledp-trace-") as out:
-        _, folder = play_round(replace(options.demo, out=Path(out)), stages)
-        return load_captured(folder)
+    demo = options.demo
+    column = load_column(demo.data, demo.column, users=demo.users, max_value=demo.max_value, draw=True)
+    with workplace("shuffledp-trace-") as folder:
+        played = play_round(demo, column, stages, folder)
+        if played.evidence is None:
+            raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+        return load_captured(played.evidence)
 
 
 def trace_findings(trace: Trace) -> list[Finding]:

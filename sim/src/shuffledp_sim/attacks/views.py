@@ -26,7 +26,7 @@ Views: TypeAlias = Sequence[Sequence[int]]
 """One row for each trial: the numbers that the adversary sees in it."""
 
 YES_NO: Final = KRRHistogram(symbols=2, blanket=Fraction(1, 2))
-"""The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (paper 003, section 9.1.1)."""
+"""The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (Wang, lecture 9, section 9.1.1)."""
 
 FAKE: Final = Fraction(1, 2)
 WHEN_ZERO: Final = Fraction(1, 4)

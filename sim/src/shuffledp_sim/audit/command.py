@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,7 +13,7 @@ from shuffledp_sim.accounting.questions import Question
 from shuffledp_sim.accounting.respond import print_json, print_rich
 from shuffledp_sim.accounting.tables import number
 from shuffledp_sim.audit.audit import AuditReport, Effort, audit
-from shuffledp_sim.progress import Stages
+from shuffledp_sim.audit.trials import TrialProgress
 from shuffledp_sim.users.sealing import sealing_pool
 
 
@@ -25,14 +24,14 @@ def run_audit_command(asked: Question, effort: Effort, *, through_mixnet: bool, 
         ClaimBroken: after printing, where the measurement contradicts the claim.
         ShuffleDPError: bad parameters, or what ended a round.
     """
-    with Stages(Console(stderr=True)) as stages, sealing_pool() as pool:
+    with TrialProgress() as shown, sealing_pool() as pool:
         try:
             if through_mixnet:
                 from shuffledp_sim.audit.mixnet import audit_through_mixnet
 
-                report = audit_through_mixnet(asked, effort, pool, partial(stages.update, "rounds"))
+                report = audit_through_mixnet(asked, effort, pool, partial(shown.update, "rounds"))
             else:
-                report = audit(asked, effort, pool, progress=partial(stages.update, "trials"))
+                report = audit(asked, effort, pool, progress=partial(shown.update, "trials"))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     if output is OutputFormat.JSON:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_analyst.estimators import estimate
 from shuffledp_core.errors import UsageError
+from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_sim.audit.sampling import Dataset
 

@@ -25,6 +25,8 @@ def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
     """
     folder, roster = deployment.folder, deployment.roster
     console.print(f"deployment {roster.deployment}, root key {deployment.root_key}", soft_wrap=True)
+    ends = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
+    console.print(f"roster {roster.serial}, ends {ends:%Y-%m-%d}, in {(ends - now).days} days")
     for what, file in {"root key": "root/identity.pem", "TLS authority's key": "root/ca-key.pem"}.items():
         console.print(f"private {what}: {file if (folder / file).exists() else NOT_HERE}")
     roles = {party.name: (party.role, party.identity_key) for party in roster.parties}

@@ -7,7 +7,8 @@ Layout below the deployment folder (docs/protocol.md, section "Keys"):
     enrolment/   <population>/identity.pem           the enrolment keys
     <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
     client/  operator/               tls.pem  tls-key.pem
-    clients/     <user>/             single users, with copies of the TLS files in client/
+    clients/     <user>/             single users, with copies of the TLS files in client/; their bundles: `enrolment`
+    withdrawals/ <population>.json   lists of withdrawn credentials: `enrolment`
 
 In a real deployment each operator makes its own keys and the root signs the roster; here one command does it all.
 """
@@ -15,22 +16,29 @@ In a real deployment each operator makes its own keys and the root signs the ros
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_core.keys import ROOT, Identity, load_identity, load_roster, read_file
+from shuffledp_core.keys import ROOT, Identity, load_identity, read_file, read_roster
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
 from shuffledp_sim.keys.authority import Authority, pem, private_pem, write_secret
+from shuffledp_sim.keys.names import check_name, check_names
 
 ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"
+
+ROSTER_DAYS: Final = 365
+"""Life of a roster: for so long somebody who was kept from all newer ones can be made to believe it."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,10 @@ def create_deployment(
     *,
     population: str = "demo",
     deployment: str = "demo",
+    clients: Sequence[str] = (),
     now: dt.datetime | None = None,
 ) -> Deployment:
-    """Makes all keys below `folder`, which must be empty or absent.
+    """Makes all keys below `folder`, which must be empty or absent: all of them or, after an error, none.
 
     Args:
         folder: where; created with mode 0700.
@@ -76,31 +85,67 @@ def create_deployment(
             the order of the default route.
         population: the one population of the deployment.
         deployment: its name.
-        now: when the TLS certificates begin, UTC; None: now.
+        clients: single users to enrol.
+        now: when roster and TLS certificates begin, UTC; None: now.
 
     Raises:
-        ConfigError: the folder already holds something.
+        UsageError: the population or a client has no name that can be one.
+        ConfigError: the folder already holds something, or cannot be made.
     """
+    check_name(population, "population")
+    check_names(clients, "client")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    now = now or dt.datetime.now(dt.UTC)
-    authority = Authority.create(deployment, now)
+    target = folder.resolve()
+    with _making(target) as new:
+        made = _make_keys(new, addresses, population, deployment, now or dt.datetime.now(dt.UTC))
+        for name in clients:
+            write_client(new / "clients" / name, made, population)
+    return Deployment(folder, made.roster, made.root_key)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """A new folder beside this one, which gets its name when the block ends well, and is gone otherwise."""
+    new = folder.with_name(f".{folder.name}.new")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)  # of one that was killed
+        new.mkdir(mode=0o700)
+        try:
+            yield new
+            new.rename(folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
+
+
+def _make_keys(folder: Path, addresses: Mapping[str, str], population: str, name: str, now: dt.datetime) -> Deployment:
+    authority = Authority.create(name, now)
     root = _new_identity(folder / "root", ROOT)
     authority.save(folder / "root")
     enrolment = _new_identity(folder / "enrolment" / population, population)
-    parties = tuple(_new_party(folder, name, address) for name, address in addresses.items())
-    roster = Roster(
-        deployment=deployment,
+    parties = tuple(_new_party(folder, party, address) for party, address in addresses.items())
+    empty = Roster(
+        deployment=name,
         parties=parties,
         populations=(Population(name=population, enrolment_key=enrolment.public_key.hex()),),
         tls_authority=pem(authority.certificate).decode(),
     )
-    for name, hosts in tls_names(roster).items():
-        authority.issue(folder / name, name, hosts, now)
+    roster = next_roster(empty, now)
+    for party, hosts in tls_names(roster).items():
+        authority.issue(folder / party, party, hosts, now)
     _write(folder / "roster.json", root.sign(roster).to_bytes())
     _write(folder / "root.pub", (root.public_key.hex() + "\n").encode())
     return Deployment(folder, roster, root.public_key.hex())
+
+
+def next_roster(roster: Roster, now: dt.datetime, **changes: Any) -> Roster:
+    """The roster that takes the place of this one: the next serial, from now on, and with these other fields."""
+    ends = now + dt.timedelta(days=ROSTER_DAYS)
+    times = {"issued_at": round(now.timestamp() * 1000), "expires_at": round(ends.timestamp() * 1000)}
+    return msgspec.structs.replace(roster, **({"serial": roster.serial + 1} | times | changes))
 
 
 def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
@@ -122,7 +167,7 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
 
 
 def open_deployment(folder: Path) -> Deployment:
-    """The deployment that `create_deployment` made there.
+    """The deployment that `create_deployment` made there. Its roster may have expired: nobody is called with it then.
 
     Raises:
         ConfigError: nothing of that kind is there.
@@ -134,20 +179,23 @@ def open_deployment(folder: Path) -> Deployment:
             f"{folder} is no deployment folder: it has no {' and no '.join(missing)}; `shuffledp keys init` makes one"
         )
     root_key = read_file(folder / "root.pub", "root key").decode().strip()
-    return Deployment(folder, load_roster(folder / "roster.json", root_key), root_key)
+    return Deployment(folder, read_roster(folder / "roster.json", root_key), root_key)
 
 
-def issue_credentials(enrolment: Identity, count: int) -> Iterator[tuple[Ed25519PrivateKey, Signed]]:
+def issue_credentials(
+    enrolment: Identity, count: int, expires: dt.datetime | None = None
+) -> Iterator[tuple[Ed25519PrivateKey, Signed]]:
     """`count` fresh client keys, each with its credential: real ones, as every user would hold."""
+    ends = None if expires is None else round(expires.timestamp() * 1000)
     for _ in range(count):
         key = Ed25519PrivateKey.generate()
         public = key.public_key().public_bytes_raw().hex()
-        yield key, enrolment.sign(Credential(population=enrolment.name, public_key=public))
+        yield key, enrolment.sign(Credential(population=enrolment.name, public_key=public, expires_at=ends))
 
 
-def write_client(folder: Path, deployment: Deployment, population: str) -> None:
+def write_client(folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None) -> None:
     """One user's key folder: TLS of all devices, an identity of its own and its credential."""
-    key, credential = next(issue_credentials(deployment.enrolment_of(population), 1))
+    key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(folder / "identity.pem", private_pem(key))
     _write(folder / "credential.json", credential.to_bytes())

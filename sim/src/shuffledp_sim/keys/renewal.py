@@ -1,4 +1,4 @@
-"""`shuffledp keys renew`: new TLS keys and certificates in a deployment folder, all or none of them.
+"""`shuffledp keys renew`: new TLS keys and certificates, or a new roster, in a deployment folder, all or none of it.
 
 The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the folder is the old
 one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed by the next renewal.
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_core.transport.tls_files import certificates
 from shuffledp_sim.keys.authority import SOON_DAYS, Authority, pem
-from shuffledp_sim.keys.pki import open_deployment, tls_names
+from shuffledp_sim.keys.pki import Deployment, next_roster, open_deployment, tls_names
 
 _HERE: Final = -100
 """AT_FDCWD of Linux: paths are relative to the working directory."""
@@ -32,14 +32,21 @@ _EXCHANGE: Final = 2
 """RENAME_EXCHANGE of Linux."""
 
 
+ROSTER_ALONE: Final = "--roster makes a new roster and nothing else; leave out --party and --authority"
+
+
 @dataclass(frozen=True)
 class Renewed:
-    """What a renewal made. `bridged`: whoever has the old roster accepts the new certificates, too."""
+    """What a renewal made. `bridged`: whoever has the old roster accepts the new certificates, too.
+
+    `serial` is of the roster that is in the folder now.
+    """
 
     names: tuple[str, ...]
     authority_ends: dt.datetime
     new_authority: bool
     bridged: bool
+    serial: int
 
 
 def renew(
@@ -47,6 +54,7 @@ def renew(
     names: Collection[str] = (),
     *,
     new_authority: bool = False,
+    new_roster: bool = False,
     now: dt.datetime | None = None,
 ) -> Renewed:
     """New TLS keys and certificates for these names of the deployment, for all when none is given.
@@ -56,27 +64,42 @@ def renew(
     Args:
         folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's own.
         names: parties, "client", "operator".
-        new_authority: also a new TLS authority and a newly signed roster; then for everybody.
+        new_authority: also a new TLS authority and the next roster; then for everybody.
+        new_roster: the next roster, the same but for its serial and times, and nothing else.
         now: when the certificates begin, UTC; None: now.
 
     Raises:
-        UsageError: a name that the deployment does not have, or names together with a new authority.
+        UsageError: a name that the deployment does not have, or names together with a new authority or roster.
         ConfigError: no deployment is there, the authority's or root's key is kept elsewhere, the authority ends too
             soon, or the folder cannot be exchanged. Nothing has changed.
     """
     now = now or dt.datetime.now(dt.UTC)
     folder = folder.resolve()
-    hosts = tls_names(open_deployment(folder).roster)
+    deployment = open_deployment(folder)
+    if new_roster:
+        if names or new_authority:
+            raise UsageError(ROSTER_ALONE)
+        return _renew_roster(deployment, now)
+    hosts = tls_names(deployment.roster)
     chosen = _chosen(names, list(hosts), new_authority=new_authority)
     with _replacing(folder) as copy:
         old = Authority.load(folder / "root")
-        authority = _succeed(folder, copy, old, now) if new_authority else _lasting(old, now)
+        authority = _succeed(deployment, copy, old, now) if new_authority else _lasting(old, now)
         for name in chosen:
             (copy / name / "tls-key.pem").unlink(missing_ok=True)
             authority.issue(copy / name, name, hosts[name], now)
         if CLIENT in chosen:
             _hand_to_users(copy)
-    return Renewed(chosen, authority.ends, new_authority, not new_authority or authority.bridge is not None)
+    serial = deployment.roster.serial + int(new_authority)
+    bridged = not new_authority or authority.bridge is not None
+    return Renewed(chosen, authority.ends, new_authority, bridged, serial)
+
+
+def _renew_roster(deployment: Deployment, now: dt.datetime) -> Renewed:
+    with _replacing(deployment.folder) as copy:
+        roster = _sign_next(deployment, copy, now)
+    last = max(one.not_valid_after_utc for one in certificates(roster.tls_authority.encode(), "the roster's authority"))
+    return Renewed((), last, new_authority=False, bridged=True, serial=roster.serial)
 
 
 def _chosen(names: Collection[str], known: list[str], *, new_authority: bool) -> tuple[str, ...]:
@@ -97,24 +120,27 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
     return authority
 
 
-def _succeed(folder: Path, copy: Path, old: Authority, now: dt.datetime) -> Authority:
+def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetime) -> Authority:
     """A new authority in the copy, and the roster that names it beside the old one while that lives."""
-    deployment = open_deployment(folder)
-    key = folder / "root" / "identity.pem"
-    if not key.exists():
-        raise ConfigError(
-            f"a new TLS authority needs a newly signed roster, and the root key {key} is not here; run this where it is"
-        )
-    root = load_identity(key.parent, ROOT)
-    if root.public_key.hex() != deployment.root_key:
-        raise ConfigError(f"{key} is not the root key that everybody pins ({folder / 'root.pub'})")
     new = old.successor(deployment.roster.deployment, now)
     named = [new.certificate, *([old.certificate] if old.ends > now else [])]
-    roster = msgspec.structs.replace(deployment.roster, tls_authority=b"".join(map(pem, named)).decode())
+    _sign_next(deployment, copy, now, tls_authority=b"".join(map(pem, named)).decode())
     (copy / "root" / "ca-key.pem").unlink()
     new.save(copy / "root")
-    (copy / "roster.json").write_bytes(root.sign(roster).to_bytes())
     return new
+
+
+def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: str) -> Roster:
+    """The next roster in the copy, signed by the root."""
+    key = deployment.folder / "root" / "identity.pem"
+    if not key.exists():
+        raise ConfigError(f"the root signs a new roster, and the root key {key} is not here; run this where it is")
+    root = load_identity(key.parent, ROOT)
+    if root.public_key.hex() != deployment.root_key:
+        raise ConfigError(f"{key} is not the root key that everybody pins ({deployment.folder / 'root.pub'})")
+    roster = next_roster(deployment.roster, now, **changes)
+    (copy / "roster.json").write_bytes(root.sign(roster).to_bytes())
+    return roster
 
 
 def _hand_to_users(folder: Path) -> None:
@@ -131,7 +157,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
         raise ConfigError(f"{folder} belongs to another user, who would lose it: run this as its owner")
     copy = folder.with_name(f".{folder.name}.renewal")
     try:
-        with _alone(folder.parent):
+        with alone(folder.parent):
             shutil.rmtree(copy, ignore_errors=True)
             try:
                 copy.mkdir(mode=0o700)  # before there is anything in it
@@ -151,8 +177,8 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Locks a folder against other renewals; the kernel ends the lock with the process."""
+def alone(folder: Path) -> Iterator[None]:
+    """Locks a folder against other changes of keys; the kernel ends the lock with the process."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

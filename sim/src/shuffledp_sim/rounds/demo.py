@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,17 +18,20 @@ from rich.console import Console
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core.documents.models import Manifest, Result, RoundPlan
 from shuffledp_core.documents.signed import from_json
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.errors import OutputError, UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN, KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.present import print_report, write_documents, write_report
+from shuffledp_sim.rounds.operate import trusted_files
+from shuffledp_sim.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_sim.rounds.report import RoundReport
 from shuffledp_sim.rounds.running import StageClock, run_round
+from shuffledp_sim.rounds.saving import check_folder, save_round, show_then_save
 from shuffledp_sim.system.processes import Budget, LocalSystem
-from shuffledp_sim.users.columns import load_column
+from shuffledp_sim.system.workplace import workplace
+from shuffledp_sim.users.columns import Column, load_column
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 COLLUDING_SHARE: Final = 0.05
@@ -41,6 +42,9 @@ ABSENT_SHARE: Final = 0.05
 
 OPEN_SECONDS: Final = 7200.0
 """The round closes when everybody has submitted; this is only the latest moment."""
+
+NO_LIMIT: Final = 1e9
+"""ε of a population's budget, nats: more than any round costs."""
 
 
 @dataclass(frozen=True)
@@ -67,49 +71,95 @@ class DemoOptions:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta must be above 0 and below 1, not {self.delta}")
+        if self.max_value >= MAX_DOMAIN:
+            raise UsageError(f"--max-value must be below {MAX_DOMAIN:,}, not {self.max_value:,}")
         if self.max_distance is not None and self.max_distance > self.max_value:
             raise UsageError(f"--max-distance must be at most --max-value, {self.max_value}, not {self.max_distance}")
 
 
+@dataclass(frozen=True)
+class Played:
+    """A round that is over.
+
+    Attributes:
+        report: its outcome.
+        keys: roster and root key by file name, to verify the documents by later.
+        evidence: folder with the documents, the board and what the corrupt nodes wrote; None without corrupt nodes.
+        lost: why there is no evidence where there should be some; the answer stands all the same.
+    """
+
+    report: RoundReport
+    keys: dict[str, bytes]
+    evidence: Path | None = None
+    lost: OSError | None = None
+
+
 def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
-    """Runs the round, prints the answer, leaves the documents in `options.out`/<round> and no process behind."""
-    with Stages(Console(stderr=True)) as stages:
-        report, folder = play_round(options, stages)
-    if as_json:
-        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
-    else:
-        print_report(report, Console(), folder)
+    """Runs the round, prints the answer, leaves the documents in `options.out`/<round> and no process behind.
+
+    Raises:
+        OutputError: `options.out` cannot be written; before anything is started, or after the answer is out.
+        ShuffleDPError: whatever ended the round.
+    """
+    column = load_column(options.data, options.column, users=options.users, max_value=options.max_value, draw=True)
+    check_folder(options.out)
+    with workplace() as folder:
+        with Stages(Console(stderr=True)) as stages:
+            played = play_round(options, column, stages, folder)
+        show_then_save(partial(print_answer, played.report, as_json=as_json), partial(_save, played, options.out))
+    if not as_json:
+        print_folder(options.out / played.report.round_id)
 
 
-def play_round(options: DemoOptions, stages: Stages) -> tuple[RoundReport, Path]:
-    """One round with all its files, and what its corrupt nodes, if any, could do with their logs; the files' folder.
+def _save(played: Played, out: Path) -> None:
+    """The documents into `out`, else into a new folder for temporary files: the analyst that knows them is gone."""
+    try:
+        save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
+    except OSError as error:
+        words = f"the documents of the round could not be written into {out}: {error.strerror}"
+        try:
+            rescue = Path(tempfile.mkdtemp(prefix="shuffledp-round-")) / played.report.round_id
+            save_round(played.report, rescue, played.keys, played.evidence)
+        except OSError:
+            raise OutputError(f"{words}; what is printed is all that is left of it") from error
+        raise OutputError(f"{words}; they are in {rescue} instead") from error
+    if played.lost is not None:
+        raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+
+
+def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+    """One round, and what its corrupt nodes, if any, could do with their logs.
+
+    Args:
+        options: of the round.
+        column: the users' values.
+        stages: where progress is shown.
+        folder: new and empty, for the system; it holds the evidence afterwards.
 
     Raises:
         ShuffleDPError: whatever ended the round.
     """
-    report, keys = asyncio.run(run_demo(options, stages))
-    folder = options.out / report.round_id
-    write_documents(report, folder, keys)
-    if options.corrupt:
-        from shuffledp_sim.tracing.trace import load_captured, trace_round
+    played = asyncio.run(run_demo(options, column, stages, folder))
+    if played.evidence is None:
+        return played
+    from shuffledp_sim.tracing.trace import load_captured, trace_round
 
-        report = replace(report, trace=trace_round(load_captured(folder)))
-    write_report(report, folder)
-    return report, folder
+    try:
+        write_documents(played.report, played.evidence, played.keys)
+    except OSError as error:
+        return replace(played, evidence=None, lost=error)
+    return replace(played, report=replace(played.report, trace=trace_round(load_captured(played.evidence))))
 
 
-async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, dict[str, bytes]]:
-    """One round over processes of its own; with the roster and root key, to verify the documents by later.
-
-    Of a round with corrupt nodes, what these wrote is left in `options.out`/<round>.
+async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+    """One round over processes of its own, with the evidence of its corrupt nodes but without an attack on it.
 
     Raises:
         ShuffleDPError: whatever ended the round.
     """
-    column = load_column(options.data, options.column, users=options.users, max_value=options.max_value)
     clock = StageClock()
-    with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
-        system = LocalSystem(Path(folder), nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt)
+    with sealing_pool() as pool:
+        system = LocalSystem(folder / "system", nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt)
         try:
             with clock.stage("start"):
                 stages.update("start", 0, len(system.processes))
@@ -120,13 +170,24 @@ async def run_demo(options: DemoOptions, stages: Stages) -> tuple[RoundReport, d
             report = await run_round(
                 system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=who
             )
+            report = replace(report, drawn_from=column.drawn_from)
+            played = Played(report, trusted_files(system.deployment.folder))
             if options.corrupt:
-                await keep_evidence(system, report, who, column.values, options.out / report.round_id)
-            keys = {name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")}
+                played = await _with_evidence(played, system, who, column.values, folder / "round")
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             system.stop()
-    return report, keys
+    return played
+
+
+async def _with_evidence(
+    played: Played, system: LocalSystem, who: list[bytes], values: NDArray[np.int64], folder: Path
+) -> Played:
+    try:
+        await keep_evidence(system, played.report, who, values, folder)
+    except OSError as error:
+        return replace(played, lost=error)
+    return replace(played, evidence=folder)
 
 
 async def keep_evidence(
@@ -168,6 +229,9 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 
 
 def _budget(options: DemoOptions) -> Budget:
-    """Enough for this one round: the budget counts total ε, a metric target is per unit."""
-    units = options.max_distance or options.max_value if options.adjacency is Adjacency.METRIC else 1
-    return Budget(epsilon=2 * options.epsilon * units, delta=options.delta)
+    """One that no round exceeds: nobody sets a budget for a system that plays a single round.
+
+    What a round costs the ledger may be far from its target: under metric adjacency with a smaller `max_distance` it
+    is the cost of a change across the whole domain.
+    """
+    return Budget(epsilon=NO_LIMIT, delta=options.delta)

@@ -20,9 +20,11 @@ QUIET: Final = "#8a8f98"
 def draw_report(report: RoundReport, file: Path) -> None:
     """Writes the picture as PNG."""
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
-    answer, time = figure.subplots(1, 2, width_ratios=(3, 2))
+    seconds = {stage: value for stage, value in report.seconds.items() if stage != "total"}
+    answer = figure.subplots(1, 2, width_ratios=(3, 2))[0] if seconds else figure.subplots()
     (_draw_sum if report.is_sum else _draw_histogram)(report, answer)
-    draw_seconds({stage: value for stage, value in report.seconds.items() if stage != "total"}, time)
+    if seconds:
+        draw_seconds(seconds, figure.axes[1])
     final = report.final
     unit = " per unit" if final.adjacency == "metric" else ""
     figure.suptitle(

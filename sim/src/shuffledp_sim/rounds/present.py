@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from shuffledp_core.documents.models import Certificate
@@ -30,14 +32,30 @@ def write_report(report: RoundReport, folder: Path) -> None:
     draw_report(report, folder / "plot.png")
 
 
-def print_report(report: RoundReport, console: Console, folder: Path) -> None:
+def print_answer(report: RoundReport, *, as_json: bool) -> None:
+    """The report on standard output, as one JSON object or for people; on its way when this returns."""
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+    else:
+        print_report(report, Console())
+    sys.stdout.flush()
+
+
+def print_folder(folder: Path) -> None:
+    """Where the documents are, for people."""
+    Console().print(f"Signed certificate, manifest, result and plot: [bold]{escape(str(folder))}[/bold]")
+
+
+def print_report(report: RoundReport, console: Console) -> None:
     """The answer, the guarantee and the time of each stage, for people."""
     console.print(_answer_table(report))
+    for remark in _remarks(report):
+        console.print(f"[dim]{remark}[/dim]\n")
     console.print(_guarantee_table(report))
     if report.corrupt:
         console.print(_corruption_table(report))
-    console.print(_seconds_table(report))
-    console.print(f"Signed certificate, manifest, result and plot: [bold]{folder}[/bold]")
+    if report.seconds:
+        console.print(_seconds_table(report))
 
 
 def _table(title: str) -> Table:
@@ -59,9 +77,22 @@ def _answer_table(report: RoundReport) -> Table:
             table.add_row("actual error", f"{error:+,.1f} = {in_errors:+.2f} standard errors")
     else:
         table = _histogram_table(report)
-    if report.capped:
-        table.caption = f"{report.capped} values above the largest were capped"
     return table
+
+
+def _remarks(report: RoundReport) -> list[str]:
+    """What a reader should know of the answer besides its numbers."""
+    remarks = []
+    if not report.estimate_in_interval:
+        remarks.append(
+            "an estimate outside its interval is noise: intervals are cut to what is possible, unbiased estimates are "
+            "not; with more users both come together"
+        )
+    if report.capped:
+        remarks.append(f"{report.capped:,} values above the largest were capped")
+    if report.drawn_from is not None:
+        remarks.append(f"simulation: {report.users:,} users drawn with replacement from {report.drawn_from:,} rows")
+    return remarks
 
 
 def _histogram_table(report: RoundReport) -> Table:
@@ -102,6 +133,14 @@ def _guarantee_table(report: RoundReport) -> Table:
     table.add_row(
         "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}"
     )
+    if final.dropped or final.invalid:
+        table.add_row(
+            "not counted",
+            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} with a symbol outside the alphabet, "
+            f"{report.repeated_tags:,} with a repeated tag",
+        )
+    if not final.holds:
+        table.add_row("the plan's target", "does NOT hold: see the certificate's basis")
     return table
 
 

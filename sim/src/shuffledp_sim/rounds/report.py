@@ -22,7 +22,9 @@ class RoundReport:
     `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
     `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
     the round. `corrupt` are the positions of the nodes that say they are corrupt, `trace` what an attack with their
-    logs gave.
+    logs gave. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None where
+    every user is a row. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do
+    not count; nodes `dropped` others before.
     """
 
     round_id: str
@@ -36,13 +38,24 @@ class RoundReport:
     documents: dict[str, Signed] = field(repr=False)
     truth: NDArray[np.int64] | None = None
     capped: int = 0
+    drawn_from: int | None = None
     corrupt: tuple[int, ...] = ()
     trace: Trace | None = None
+    dropped: int = 0
+    outside_alphabet: int = 0
+    repeated_tags: int = 0
 
     @property
     def is_sum(self) -> bool:
         """A sum (one number) rather than a histogram."""
         return len(self.estimate.values) == 1
+
+    @property
+    def estimate_in_interval(self) -> bool:
+        """Whether every unbiased estimate lies in its interval; these are cut to what is possible, it is not."""
+        estimate = self.estimate
+        bounds = zip(estimate.lows, estimate.values, estimate.highs, strict=True)
+        return all(low <= value <= high for low, value, high in bounds)
 
     @property
     def all_corrupt(self) -> bool:
@@ -74,7 +87,10 @@ class RoundReport:
             "estimate": shape(self.estimate.values),
             "standard_error": shape(self.estimate.standard_errors),
             "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
+            "estimate_in_interval": self.estimate_in_interval,
             "true_value": None if self.truth is None else shape(self.truth.tolist()),
+            "capped": self.capped,
+            "drawn_with_replacement_from": self.drawn_from,
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,
@@ -83,6 +99,9 @@ class RoundReport:
             "epsilon_corrupted": self.final.corrupted.epsilon,
             "honest": self.final.honest,
             "messages": self.messages,
+            "dropped": self.dropped,
+            "outside_alphabet": self.outside_alphabet,
+            "repeated_tags": self.repeated_tags,
             "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
             "corrupt_nodes": list(self.corrupt),
             "epsilon_for_this_corruption": self.epsilon_here,

@@ -109,7 +109,7 @@ async def run_round(
         ShuffleDPError: whatever ended the round; the round is aborted then.
     """
     async with control_of(system.deployment) as control:
-        with clock.stage("open"):
+        with clock.stage("open"), stages.one("open"):
             opened = await open_round(control, plan)
         fleet = Fleet(system, opened.round_id, values, pool, stages, clock.seconds)
         try:
@@ -221,6 +221,9 @@ def make_report(
         final=verify_from(deployment.roster.the(ACCOUNTANT), result.final_certificate, Certificate),
         suite=manifest.geometry.suite,
         corrupt=tuple(key.position for key in keys if key.corrupt),
+        dropped=result.dropped,
+        outside_alphabet=result.outside_alphabet,
+        repeated_tags=result.repeated_tags,
         seconds=seconds,
         documents={
             "certificate": result.final_certificate,

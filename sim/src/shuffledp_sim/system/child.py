@@ -11,13 +11,19 @@ import os
 import signal
 import sys
 
+PARENT = "SHUFFLEDP_PARENT"
+"""Environment variable with the process id of the parent."""
+
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Asks for SIGTERM at the parent's death (Linux only), then becomes the module named on the command line."""
+    parent = os.environ.pop(PARENT, None)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if parent is not None and os.getppid() != int(parent):
+        sys.exit(0)  # it died before this process could ask to hear of it
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 
 

@@ -26,6 +26,7 @@ from shuffledp_core.errors import ConfigError, UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+from shuffledp_sim.system.child import PARENT
 from shuffledp_sim.system.ports import Ports
 
 START_SECONDS: Final = 60.0
@@ -63,6 +64,7 @@ class LocalProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, PARENT: str(os.getpid())},
             )
 
     @property
@@ -114,7 +116,7 @@ class LocalSystem:
         broker: whether to run one.
         settings: further configuration by role ("node", "analyst", "accountant"), seconds and the like.
         metrics: whether every service has a page of metrics; `metrics` says where, host:port by name.
-        programs: by party name, what runs in the place of its own program: a module and its first arguments.
+        programs: by party name (or "broker"), what runs in the place of its program: a module and its first arguments.
         corrupt: numbers of the nodes that are corrupt, from 1; what they write is in `logs_of`.
     """
 
@@ -148,7 +150,8 @@ class LocalSystem:
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
         if self.broker is not None:
-            self._add("broker", ["shuffledp_sim.system.broker", str(self.broker.port)])
+            program = (programs or {}).get("broker", ["shuffledp_sim.system.broker"])
+            self._add("broker", [*program, str(self.broker.port)])
         for name, extra in {
             ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = {budget.delta!r}\n",
             **dict.fromkeys(names, ""),
@@ -179,6 +182,7 @@ class LocalSystem:
             f'listen = "{party.address}"',
             f'state = "state/{name}"',
             *([f'metrics = "{self.metrics[name]}"'] if name in self.metrics else []),
+            *(['withdrawals = "keys/withdrawals"'] if party.role == "node" else []),
             *(f"{key} = {value!r}" for key, value in self._settings.get(party.role, {}).items()),
         ]
         if self.broker is not None and name != ACCOUNTANT:
@@ -219,12 +223,16 @@ class LocalSystem:
         self.stop()
 
     def stop(self) -> None:
-        """Stops everything: SIGTERM to all, then SIGKILL to what is left. Safe to call twice."""
-        for process in self.processes.values():
-            process.signal_group(signal.SIGTERM)
-        for process in self.processes.values():
-            process.wait(STOP_SECONDS)
-        self._ports.close()
+        """Stops everything: SIGTERM to all, then SIGKILL to what is left, at once if waiting is cut short."""
+        try:
+            for process in self.processes.values():
+                process.signal_group(signal.SIGTERM)
+            for process in self.processes.values():
+                process.wait(STOP_SECONDS)
+        finally:
+            for process in self.processes.values():
+                process.wait(0)
+            self._ports.close()
 
     def check_alive(self) -> None:
         """Raises `UnreachableError` naming the first process that has ended."""

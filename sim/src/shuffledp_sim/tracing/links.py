@@ -81,7 +81,7 @@ def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np
 
 def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:
     """Whose each record of the pool of the first log is; nobody knows behind an honest node 1."""
-    records, users = first.header.records, first.header.users
+    records, users = first.header.pool, first.header.users
     if first.credentials is None:
         return np.full(records, NOBODY, dtype=np.int64)
     return np.arange(records, dtype=np.int64) // (records // users)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import CorruptLogError, MalformedDocumentError, UsageError
-from shuffledp_core.keys import load_roster, read_file, verify_from
+from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
+from shuffledp_core.keys import read_file, read_roster, verify_from
 from shuffledp_shuffler.corruption import CREDENTIAL_BYTES, CorruptLog, read_logs
 from shuffledp_sim.evidence import DEFAULT_CONFIDENCE, clopper_pearson
 from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST
@@ -181,11 +181,12 @@ def trace_round(
 
 def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Who was traced completely, and what each such user's messages say together; shape (users,) both."""
-    linked = senders != NOBODY
+    linked: NDArray[np.bool_] = senders != NOBODY
     geometry = captured.manifest.geometry
     symbols = np.zeros(len(captured.board), dtype=np.int64)
     for column in captured.board.T[: geometry.symbol_bytes]:
         symbols = (symbols << 8) | column
+    linked &= symbols < captured.final.mechanism.alphabet  # any other says nothing, and its sender cannot be guessed at
     count = np.bincount(senders[linked], minlength=users)
     said = np.bincount(senders[linked], weights=symbols[linked], minlength=users)
     return count == geometry.messages_per_user, said.astype(np.int64)
@@ -228,7 +229,14 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
     Raises:
         ConfigError: a file is missing. DocumentError: step 1 or 2. CorruptLogError: step 3.
     """
-    roster = load_roster(folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip())
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; a round is in out/<round>")
+    if (folder / "manifest.json").exists() and not (folder / BOARD).exists():
+        raise ConfigError(
+            f"{folder} is a round without corrupt nodes: nobody wrote down what to trace by; "
+            "play one with `shuffledp demo --corrupt 1,2,3`"
+        )
+    roster = read_roster(folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip())
     manifest = verify_from(  # 1
         roster.the(ANALYST), Signed.from_bytes(read_file(folder / "manifest.json", "manifest")), Manifest
     )
@@ -258,7 +266,8 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
     for position, log in logs.items():
         if not 1 <= position <= len(route) or route[position - 1] != log.header.node:
             raise CorruptLogError(f"{log.header.node} does not stand at position {position} of the round's route")
-        if (log.header.users, log.header.records) != (result.accepted, result.messages):
+        missing = log.header.records - result.messages  # dropped on the way to the board
+        if log.header.users != result.accepted or missing < 0 or (position == len(route) and missing):
             raise CorruptLogError(
                 f"the log of {log.header.node} counts {log.header.records} records of {log.header.users} users, the "
                 f"result {result.messages} of {result.accepted}; it is of another run"

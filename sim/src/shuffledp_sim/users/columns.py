@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,28 +20,38 @@ DEFAULT_COLUMN: Final = "mdvis"
 """Number of doctor visits in the RAND Health Insurance Experiment; see data/README.md."""
 
 
+MOST_BYTES: Final = 2**28
+"""Of a file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may have no end."""
+
+DRAW_SEED: Final = 2026
+"""Users who are drawn from too few rows are the same ones each time, as rows taken in order are."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """The values of simulated users, in file order.
+    """The values of simulated users, in file order unless they were drawn.
 
     Attributes:
         values: shape (users,), int64, each in {0..max_value}.
         capped: how many were above max_value and now are max_value.
+        drawn_from: number of rows from which all values were drawn with replacement; None: each user is a row.
     """
 
     name: str
     values: NDArray[np.int64]
     capped: int
+    drawn_from: int | None = None
 
 
-def load_column(file: Path | None, name: str | None, *, users: int, max_value: int) -> Column:
+def load_column(file: Path | None, name: str | None, *, users: int, max_value: int, draw: bool = False) -> Column:
     """The first `users` values of a column, capped at `max_value`.
 
     Args:
         file: a CSV with a header, optionally gzipped; None for the built-in sample.
         name: the column; None takes the only column, or the built-in's.
-        users: how many rows to take.
+        users: how many to take.
         max_value: values above it are set to it.
+        draw: where there are fewer rows than users, draw all users with replacement instead of refusing.
 
     Raises:
         UsageError: no such file or column, too few rows, or a value that is no whole number from 0 up.
@@ -50,30 +62,48 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
     else:
         text, label = _read(file), str(file)
     rows = csv.reader(text.splitlines())
-    header = next(rows, [])
+    filled = (row for row in rows if row)  # blank lines, as at the end of many files, are nobody
+    try:
+        name, position = _find(name, next(rows, []), label)
+        found = [_whole((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
+    except csv.Error as error:
+        raise UsageError(f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
+    values, drawn_from = np.array(found, dtype=np.int64), None
+    if len(found) < users:
+        if not draw or not found:
+            raise UsageError(f"{label} has only {len(found)} rows; ask for at most that many with --users")
+        values = np.random.default_rng(DRAW_SEED).choice(values, users)
+        drawn_from = len(found)
+    return Column(name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from)
+
+
+def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
+    """The column's name and place; `UsageError` says what there is."""
+    if not any(header):
+        raise UsageError(f"{label} is empty or has no header; a CSV file with a line of column names is needed")
     if name is None and len(header) == 1:
         name = header[0]
+    if name is None:
+        raise UsageError(f"{label} has several columns; choose one of {', '.join(header)} with --column")
     if name not in header:
         raise UsageError(f"{label} has no column {name!r}; choose one of {', '.join(header)} with --column")
-    position = header.index(name)
-    values = np.empty(users, dtype=np.int64)
-    count = 0
-    for number, row in enumerate(rows, start=2):
-        if count == users:
-            break
-        values[count] = _whole(row[position] if position < len(row) else "", label, number)
-        count += 1
-    if count < users:
-        raise UsageError(f"{label} has only {count} rows; ask for at most that many with --users")
-    return Column(name, np.minimum(values, max_value), int((values > max_value).sum()))
+    return name, header.index(name)
 
 
 def _read(file: Path) -> str:
     try:
-        data = file.read_bytes()
-        return (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}: {error}") from error
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UsageError(f"{file} is longer than {MOST_BYTES // 2**20} MiB of text; give a file with fewer rows")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {file}: it is no text in UTF-8; save it as CSV in UTF-8") from error
+    except gzip.BadGzipFile as error:
+        raise UsageError(f"cannot read {file}: it is not gzipped, as its name says; check the file") from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is torn ({error})"
+        raise UsageError(f"cannot read {file}: {reason}; check the path and the file") from error
 
 
 def _whole(text: str, label: str, line: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncGenerator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import aclosing
@@ -214,7 +215,8 @@ async def play_round(
     largest = verified.mechanism.domain - 1
     capped = int((values > largest).sum())
     inside = np.minimum(values, largest)
-    with Stages(Console(stderr=True)) as stages:
+    # Where there is no terminal, standard error is the log, and a line of it is JSON.
+    with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
         fleet = Fleet(system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE)
         await fleet.submit(verified)
         signed = await _result(system, verified)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import TypeAlias, TypeVar
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, TypeAlias, TypeVar
 
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.errors import UnreachableError
 from shuffledp_core.workers import begin
 
 WORKERS = os.cpu_count() or 1
@@ -27,10 +32,30 @@ def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> 
     return [prepare(verified, value, member) for value, member in users]
 
 
+class _DeafPool(ProcessPoolExecutor):
+    """Processes that never hear Ctrl-C, not even before they can say so: it is the parent's to end them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See `Executor.submit`; the first call starts the processes."""
+        with _ctrl_c_held_back():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Blocks SIGINT: processes that are started meanwhile inherit that, and this one gets it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def sealing_pool() -> ProcessPoolExecutor:
     """One sealing process per core, not yet started; use as a context manager."""
+    resource_tracker.ensure_running()  # at its own start it unblocks SIGINT, which `submit` has blocked
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(WORKERS, mp_context=context, initializer=begin)
+    return _DeafPool(WORKERS, mp_context=context, initializer=begin)
 
 
 def run_chunks(
@@ -58,6 +83,9 @@ def run_chunks(
 
 
 async def warm(pool: ProcessPoolExecutor) -> None:
-    """Returns once every sealing process runs."""
+    """Returns once every sealing process runs. Raises `UnreachableError` when one died instead."""
     loop = asyncio.get_running_loop()
-    await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
+    try:
+        await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
+    except BrokenProcessPool as error:
+        raise UnreachableError("a sealing process died at its start; is the machine out of memory?") from error

@@ -113,7 +113,8 @@ def excess(spec: Mechanism, target: Target) -> float:
     """
     try:
         if target.rounds > 1:
-            return math.log(certified_epsilon_of(spec, target, SEARCH_STEPS) / (target.epsilon * AIM))
+            certified = certified_epsilon_of(spec, target, SEARCH_STEPS)
+            return max(math.log(certified / (target.epsilon * AIM)), LOWEST) if certified > 0 else LOWEST
         delta = delta_bounds(spec, target.setting, target.epsilon * AIM).certified
     except CannotCertify:
         return math.inf

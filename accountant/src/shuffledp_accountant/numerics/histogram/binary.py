@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from shuffledp_accountant.numerics.histogram.blanket import ROUNDING, Law, tail_of
+from shuffledp_accountant.numerics.histogram.blanket import Law, tail_of
 from shuffledp_accountant.numerics.primitives.tails import (
     Floats,
     Window,
@@ -25,6 +25,7 @@ from shuffledp_accountant.numerics.primitives.tails import (
     binomial_window,
     convolve_window,
 )
+from shuffledp_accountant.numerics.primitives.trinomial import ROUNDING
 
 WORK = 1_200_000
 """Entries of all the tables together: about 0.5 s."""
@@ -49,7 +50,7 @@ class BinaryCompositions:
         laws = [self._sum(int(first), int(after) - 1) for first, after in pairwise(edges)]
         self.errors = np.array([error + window.tail for window, error in laws])
         """Absolute error of every tail, a number for each block."""
-        self.relative = max(window.error for window, _ in laws)
+        self.relative = max(window.error for window, _ in laws) + ROUNDING
         size = max(window.pmf.size for window, _ in laws)
         self.at_least = np.zeros((len(laws), size + 2))
         self.at_least[:, 0] = 1.0
@@ -72,30 +73,27 @@ class BinaryCompositions:
 
     def upper(self, epsilon: float) -> float:
         """Upper bound of δ over all compositions, ε >= 0, without the outward margin."""
-        law, growth = self.law, math.exp(epsilon)
-        alpha = max(0.0, law.p - growth * law.q) + ROUNDING
-        beta = law.p * growth - law.q
-        best = self._best(alpha * (1 + self.relative), beta * (1 - self.relative))
-        return float((best + (alpha + beta) * self.errors).max())
+        alpha, beta, _ = self.law.form(epsilon, self.relative)
+        best = self._best(alpha, beta)
+        return float((best + 1.01 * (alpha + beta) * self.errors).max())
 
     def lower(self, epsilon: float) -> float:
         """δ at the worst composition, ε >= 0, rounded down but for the margin; 0 unless `exact`."""
         if not self.exact:
             return 0.0
-        law, growth = self.law, math.exp(epsilon)
-        alpha = law.p - growth * law.q - ROUNDING
-        beta = law.p * growth - law.q
-        best = self._best(alpha * (1 - self.relative), beta * (1 + self.relative))
-        return max(0.0, float((best - (alpha + beta) * self.errors).max()))
+        alpha, beta, _ = self.law.form(epsilon, -self.relative)
+        best = self._best(alpha, beta)
+        return max(0.0, float((best - 1.01 * (alpha + beta) * self.errors).max()))
 
     def _best(self, alpha: float, beta: float) -> Floats:
         return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
 
 
 def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
-    """δ(ε) of the dataset whose other users all hold x1, k = 2, the worse direction, no margin (K5): one sum.
+    """δ(ε) of the dataset whose other users all hold x1, k = 2, the worse direction, rounded down (K5): one sum.
 
-    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one.
+    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one. What is left
+    for the caller's margin are the errors of the window.
 
     Args:
         law: 2-RR.
@@ -103,11 +101,12 @@ def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
         window: Bin(h, q), from `one_symbol_window`.
         epsilon: >= 0.
     """
-    # r - 1, with p + q = 1 and the terms grouped so that nothing cancels.
-    excess = (law.p - law.q) / (law.p * law.q) * (window.support - honest * law.q) / honest
-    growth = math.expm1(epsilon)
-    gained = np.maximum(excess - growth, 0.0)
-    lost = np.maximum(-excess * (1.0 + growth) - growth, 0.0)
+    # Both differences lose what their terms have too much: near ε0 nothing else would be left of them.
+    ones = window.support
+    density = (law.p / law.q * ones + law.q / law.p * (honest - ones)) / honest
+    growth = math.exp(epsilon) * (1 + ROUNDING)
+    gained = np.maximum(density * (1 - ROUNDING) - growth, 0.0)
+    lost = np.maximum(1 - growth * density * (1 + ROUNDING), 0.0)
     return max(float((window.pmf * gained).sum()), float((window.pmf * lost).sum()))
 
 

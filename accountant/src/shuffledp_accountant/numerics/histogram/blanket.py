@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_accountant.numerics.primitives.tails import Floats, Window, binomial_window, chords
-from shuffledp_accountant.numerics.primitives.trinomial import trinomial_table
+from shuffledp_accountant.numerics.primitives.trinomial import ROUNDING, trinomial_table
 from shuffledp_core.mechanisms import KRRHistogram
 
 LARGEST_EXACT = 400_000
@@ -39,9 +41,6 @@ NOTHING = 1e-24
 FINENESS = 0.011
 """Spacing of those nodes in standard deviations of the whole form: adds 2e-5 to its variance."""
 
-ROUNDING = 2.0**-51
-"""α = p - e^ε q is a difference: an absolute error of this much is granted on its outward side."""
-
 
 @dataclass(frozen=True)
 class Law:
@@ -50,6 +49,8 @@ class Law:
     Attributes:
         symbols: k.
         p, q: probabilities of the true and of each other symbol.
+        gap: p - q.
+        log_odds: ln(p/q) as the sum of two floats, to 1e-30 of itself.
         epsilon0: ln(p/q), rounded up.
         ratio, ratio_rest: q/(1-q) and (1-2q)/(1-q), the law of x1 among what is not x0.
         others: (k-2) q/(1-2q), the share of other blanket symbols in what is neither x0 nor x1.
@@ -59,11 +60,47 @@ class Law:
     symbols: int
     p: float
     q: float
+    gap: float
+    log_odds: tuple[float, float]
     epsilon0: float
     ratio: float
     ratio_rest: float
     others: float
     strangers: float
+
+    def alpha(self, epsilons: Floats) -> Floats:
+        """α = p - e^ε q, at least 0, to 2^-50 of itself: ε and the first float of ln(p/q) subtract exactly near ε0."""
+        high, low = self.log_odds
+        return np.maximum(-self.p * np.expm1((epsilons - high) - low), 0.0)
+
+    def beta(self, epsilons: Floats) -> Floats:
+        """β = p e^ε - q for ε >= 0, to 2^-50 of itself."""
+        return np.asarray(self.p * np.expm1(epsilons) + self.gap)
+
+    def kappa(self, epsilons: Floats) -> Floats:
+        """κ = (e^ε - 1) q, to 2^-50 of itself."""
+        return np.asarray(self.q * np.expm1(epsilons))
+
+    def form(self, epsilon: float, margin: float) -> tuple[float, float, float]:
+        """α, β, κ at one ε >= 0, moved outward by the relative margin, inward for a negative one."""
+        at = np.array(epsilon)
+        return (
+            float(self.alpha(at)) * (1 + margin),
+            float(self.beta(at)) * (1 - margin),
+            float(self.kappa(at)) * (1 - margin),
+        )
+
+
+def two_floats(number: Decimal) -> tuple[float, float]:
+    """A number as the float nearest to it and what that lacks."""
+    first = float(number)
+    return first, float(number - Decimal(first))
+
+
+def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]:
+    """ln(numerator/denominator) of two positive rationals as the sum of two floats."""
+    digits, ratio = Context(prec=60), numerator / denominator
+    return two_floats(digits.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).ln(digits))
 
 
 @lru_cache(maxsize=64)
@@ -76,6 +113,8 @@ def law_of(spec: KRRHistogram) -> Law:
         symbols=k,
         p=float(p),
         q=float(q),
+        gap=float(p - q),
+        log_odds=log_ratio(p, q),
         epsilon0=0.0 if p == q else math.nextafter(math.log1p(float((p - q) / q)) * (1 + 2.0**-50), math.inf),
         ratio=float(q / (1 - q)),
         ratio_rest=float(rest / (1 - q)),
@@ -125,19 +164,14 @@ class ExactCells:
 
     def blanket(self, epsilon: float) -> float:
         """Upper bound of δ for every dataset, without the outward margin. ε >= 0."""
-        law = self.law
-        kappa = math.expm1(epsilon) * law.q
-        alpha = max(0.0, law.p - math.exp(epsilon) * law.q) + ROUNDING
-        beta = law.p * math.exp(epsilon) - law.q
+        alpha, beta, kappa = self.law.form(epsilon, ROUNDING)
         total = self._others.positive_part(self, alpha * self.a - beta * self.b, kappa)
-        return total / (self.honest * law.q) + self.outer
+        return total / (self.honest * self.law.q) + self.outer
 
     def third_symbol(self, epsilon: float) -> float:
         """δ of the dataset whose other h - 1 users all hold one third symbol, k >= 3, without the margin (K5)."""
         law = self.law
-        kappa = math.expm1(epsilon) * law.q
-        alpha = law.p - math.exp(epsilon) * law.q - ROUNDING
-        beta = law.p * math.exp(epsilon) - law.q
+        alpha, beta, kappa = law.form(epsilon, -ROUNDING)
         cheap = law.q / law.p
         x = alpha * self.a - beta * self.b - kappa * cheap * (self.honest - self.a - self.b)
         return self._strangers.positive_part(self, x, kappa * (1.0 - cheap)) / (self.honest * law.q)
@@ -198,7 +232,7 @@ class GridBlanket:
         """Upper bound of the blanket's δ at each ε >= 0, ascending; one set of nodes for all. No margin."""
         fineness = FINENESS if epsilons.size == 1 else 2 * FINENESS
         nodes, weights = self._third_nodes(float(epsilons.max(initial=0.0)), fineness)
-        alpha, beta, kappa = self._form(epsilons, ROUNDING)
+        alpha, beta, kappa = self._form(epsilons)
         result = np.empty(epsilons.size)
         chunk = max(1, 100_000 // (self.table.a.size * nodes.size))
         for start in range(0, epsilons.size, chunk):
@@ -214,18 +248,18 @@ class GridBlanket:
 
     def lower(self, epsilon: float) -> float:
         """Lower bound of the third-symbol dataset's δ at ε >= 0, k >= 3: Jensen on all other symbols (K5)."""
-        alpha, beta, kappa = self._form(np.array([epsilon]), -ROUNDING)
-        if alpha[0] <= 0.0:
+        alpha, beta, kappa = self._form(np.array([epsilon]))
+        if self.law.alpha(np.array(epsilon)) <= 0.0:
             return 0.0
         z = kappa * (self.law.others * self.honest)
         return float(self.table.lower(alpha, beta, z)[0]) / (self.honest * self.law.q)
 
-    def _form(self, epsilons: Floats, rounding: float) -> tuple[Floats, Floats, Floats]:
+    def _form(self, epsilons: Floats) -> tuple[Floats, Floats, Floats]:
         """α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the independent other symbols (K4)."""
-        law, growth = self.law, np.exp(epsilons)
-        kappa = np.expm1(epsilons) * law.q
-        alpha = np.maximum(law.p - growth * law.q, 0.0) + kappa * law.others + rounding
-        return alpha, law.p * growth - law.q - kappa * law.others, kappa
+        law, kappa = self.law, self.law.kappa(epsilons)
+        # β - κρ = (p - q) + (e^ε - 1)(p - qρ): terms of one sign.
+        beta = law.gap + np.expm1(epsilons) * (law.p - law.q * law.others)
+        return law.alpha(epsilons) + kappa * law.others, beta, kappa
 
     def _third_nodes(self, epsilon: float, fineness: float) -> tuple[Floats, Floats]:
         """Chord nodes that add at most fineness²/6 to the variance of the form at the ε that matters."""

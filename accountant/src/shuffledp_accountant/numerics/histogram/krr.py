@@ -57,7 +57,7 @@ Curve = Callable[[float], float]
 
 def _certified(law: Law, honest: int) -> tuple[Curve, str]:
     if not _amplified(law, honest):
-        return (lambda epsilon: up(_local(law, epsilon))), "local guarantee only: nothing is amplified (K1)"
+        return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
     if ExactCells.affordable(law, honest):
         blanket: Curve = exact_cells(law, honest).blanket
         words = "hidden-flag blanket, exact sum (K1, K2)"
@@ -91,7 +91,7 @@ def _amplified(law: Law, honest: int) -> bool:
 
 def _local(law: Law, epsilon: float) -> float:
     """δ(ε) of one report on its own, K1 with h = 1."""
-    return max(0.0, law.p - math.exp(min(epsilon, 700.0)) * law.q)
+    return float(law.alpha(np.array(min(epsilon, 700.0))))
 
 
 def _capped(law: Law, epsilon: float, curve: Curve) -> float:
@@ -99,14 +99,14 @@ def _capped(law: Law, epsilon: float, curve: Curve) -> float:
 
 
 def _printed(law: Law, setting: Setting) -> Curve | None:
-    """Theorem 1 of papers 000/001 with their n_x0 = 0.8 n, where its sum is short enough to evaluate."""
+    """Theorem 1 of Biswas et al. 2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate."""
     at_x0 = 4 * setting.users // 5
     if not 2 <= setting.users <= PRINTED_USERS or not 0.0 < law.epsilon0 <= 20.0:
         return None
     return lambda epsilon: published_theorem_1(setting.users, at_x0, law.symbols, law.epsilon0, epsilon)
 
 
-_NOTE = "published: papers 000/001, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee (K8)"
+_NOTE = "published: Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee (K8)"
 
 
 def _basis(words: str, published: float | None) -> tuple[str, ...]:
@@ -174,12 +174,21 @@ def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
         return np.array([_local(law, float(epsilon)) for epsilon in inside])
     if law.symbols == 2 and honest <= LARGEST_BINARY_CURVE:
         tables = binary_compositions(law, honest, CURVE_WORK)
-        return _follow(tables.upper, inside, 4 * float(tables.errors.max()))
+        floor = 4 * float(tables.errors.max())
+        return _below(floor, _follow(tables.upper, inside, floor), law, honest, inside)
     if ExactCells.affordable(law, honest):
         cells = exact_cells(law, honest)
         if cells.a.size * inside.size <= LARGEST_CURVE:
             return _follow(cells.blanket, inside, 0.0)
     return grid_blanket(law, honest).upper(inside)
+
+
+def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
+    """The values, and where only the transform's error is left of them the blanket, which has none."""
+    lost = values <= 16 * floor
+    if lost.any():
+        values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))
+    return values
 
 
 def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:

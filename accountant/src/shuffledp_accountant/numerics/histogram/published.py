@@ -1,7 +1,7 @@
 """What the papers say of k-RR, for comparison: nothing here is a guarantee unless its docstring says so.
 
-Theorem 1 of Biswas, Jung and Palamidessi (papers 000 and 001) as printed and corrected (docs/accounting.md,
-K8), the closed form of Balle et al. 2019, and the adversaries of paper 004 (K9).
+Theorem 1 of Biswas, Jung and Palamidessi 2023 as printed and corrected (docs/accounting.md,
+K8), the closed form of Balle et al. 2019, and the adversaries of Koskela et al. 2021 (K9).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST_PRINTED = 2000
 
 
 def published_theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float) -> float:
-    """δ(ε) as papers 000/001, Theorem 1, prints it. NOT a guarantee: its v_s is wrong (K8), far below the truth.
+    """δ(ε) as Theorem 1 of Biswas et al. 2023 prints it. NOT a guarantee: its v_s is wrong (K8), far below the truth.
 
     Args:
         users: n, 2..2000, the changed user included.
@@ -101,7 +101,7 @@ def _convolve(left: Floats, right: Floats) -> Floats:
 
 
 def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float | None:
-    """ε of k-RR by Balle et al. 2019, Theorem 3.1 (paper 004, section 4); None outside its range, ε > 1.
+    """ε of k-RR by Balle et al. 2019, Theorem 3.1 (Koskela et al. 2021, section 4); None outside its range, ε > 1.
 
     γ >= max(14 k ln(2/δ) / ((n-1) ε²), 27 k / ((n-1) ε)) gives (ε, δ) for ε <= 1. A true bound, very loose.
     """
@@ -113,15 +113,15 @@ def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float 
 
 
 def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against paper 004's weak adversary, who knows the others' flags: the hidden-flag blanket (K1, K9).
+    """δ(ε) against the weak adversary of Koskela et al. 2021, who knows the others' flags: the blanket (K1, K9).
 
     Never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
     """
-    return up(_blanket(law_of(spec), honest, epsilon))
+    return min(1.0, up(_blanket(law_of(spec), honest, epsilon)))
 
 
 def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against paper 004's strong adversary, who knows this user's flag too (K9). Sound, far too large.
+    """δ(ε) against the strong adversary of Koskela et al. 2021, who knows this user's flag too (K9). Sound, loose.
 
     Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) E[(a - e^ε b)_+] / (h q).
     """

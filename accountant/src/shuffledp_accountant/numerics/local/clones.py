@@ -24,7 +24,7 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
 )
 from shuffledp_accountant.numerics.histogram.binary import one_symbol, one_symbol_window
-from shuffledp_accountant.numerics.histogram.blanket import ROUNDING, Law, tail_of
+from shuffledp_accountant.numerics.histogram.blanket import Law, tail_of
 from shuffledp_accountant.numerics.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
 from shuffledp_accountant.numerics.primitives.tails import Floats, down, up
 from shuffledp_accountant.numerics.primitives.trinomial import trinomial_table
@@ -54,7 +54,7 @@ class Clones:
 
     def __init__(self, epsilon0: float, honest: int) -> None:
         self.epsilon0 = epsilon0
-        self.likely, self.other = 1 / (1 + math.exp(-epsilon0)), 1 / (1 + math.exp(epsilon0))
+        self.likely = 1 / (1 + math.exp(-epsilon0))
         # Rounded down: fewer clones hide less.
         cell = math.exp(-epsilon0) / 2 * (1 - 2.0**-50)
         self.scale = honest * cell
@@ -63,9 +63,9 @@ class Clones:
 
     def upper(self, epsilons: Floats) -> Floats:
         """δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
-        growth = np.exp(epsilons)
-        alpha = np.maximum(self.likely - growth * self.other, 0.0) + ROUNDING
-        beta = self.likely * growth - self.other
+        # D̄ - e^ε (1 - D̄) and D̄ e^ε - (1 - D̄), each to 2^-50 of itself.
+        alpha = np.maximum(-self.likely * np.expm1(epsilons - self.epsilon0), 0.0)
+        beta = self.likely * np.expm1(epsilons) + math.tanh(self.epsilon0 / 2)
         size = self.table.a.size
         chunk = max(1, 1_000_000 // size)
         result = np.empty(epsilons.size)
@@ -90,7 +90,7 @@ def _binary_law(epsilon0: float) -> Law:
     """2-RR with (just below) ε0, a randomiser the guarantee must cover."""
     q = 1 / (1 + math.exp(epsilon0)) * (1 + 2.0**-50)
     p = 1 - q
-    return Law(2, p, q, epsilon0, q / p, (p - q) / p, 0.0, 0.0)
+    return Law(2, p, q, p - q, (epsilon0, 0.0), epsilon0, q / p, (p - q) / p, 0.0, 0.0)
 
 
 def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""The mechanisms of the lecture (paper 003): the local model, RAPPOR, and Cheu's one-bit binary sum.
+"""The mechanisms of the lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary sum.
 
 Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and attained agree and
 `corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in `clones.LocalRandomiser`, or

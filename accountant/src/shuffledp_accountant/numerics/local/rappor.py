@@ -1,4 +1,4 @@
-"""RAPPOR (Erlingsson, Pihur and Korolova 2014; paper 003, section 9.1.1). docs/accounting.md, proposition C10.
+"""RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1). docs/accounting.md, proposition C10.
 
 A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with probability
 f and is kept for ever; each report sends 1 with probability q where the kept bit is 1, and p where it is 0.

@@ -1,7 +1,7 @@
 """The Rényi bound of Girgis et al. for shuffled, subsampled local randomisers, for comparison only.
 
 Source: Girgis, Data, Diggavi, Suresh and Kairouz 2021, "On the Rényi differential privacy of the (subsampled)
-shuffle model", in the form that paper 004 compares with in section 3.4. Its numbers are `published` ones: they
+shuffle model", in the form that Koskela et al. 2021 compare with in section 3.4. Its numbers are `published` ones: they
 are printed as the formula gives them, with rounding to nearest, and never enter a certificate.
 """
 

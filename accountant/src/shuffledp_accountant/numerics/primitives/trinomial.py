@@ -23,6 +23,9 @@ NODES_PER_DEVIATION = 80
 WORK = 3_000_000
 """Probabilities computed for one table, about 0.1 s: decides how many rows have a law of b of their own."""
 
+ROUNDING = 2.0**-48
+"""α, β and z are known to 2^-50 relatively. What is added and subtracted from them is moved outward, term by term."""
+
 Indices = NDArray[np.int64]
 
 
@@ -59,7 +62,7 @@ class TrinomialTable:
         """Upper bound of E[(αa - βb - z)_+], shape of the broadcast arguments; add `outer` h q for the tails."""
         row = np.searchsorted(self.anchor, self.a, side="right") - 1
         # K3: more trials than a leaves, less their mean: larger in convex order.
-        t = self._thresholds(alpha, beta, z) + self.ratio * (self.a - self.anchor[row])
+        t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
         left, part, beyond = self._locate(row, t)
         value = self._gather(self.mean, row, left) * (1.0 - part)
         value += self._gather(self.mean, row, left + 1) * part + beyond
@@ -69,7 +72,7 @@ class TrinomialTable:
         """Lower bound of E[(αa - βb - z)_+], shape of the broadcast arguments."""
         row = np.searchsorted(self.anchor, self.a, side="left")
         # K3: fewer trials than a leaves, the others at their mean: smaller in convex order (Jensen).
-        t = self._thresholds(alpha, beta, z) - self.ratio * (self.anchor[row] - self.a)
+        t = self._thresholds(alpha, beta, z, -ROUNDING) + self._shift(row, ROUNDING)
         left, part, beyond = self._locate(row, t)
         rise = self._gather(self.slope_right, row, left) * part * self.step
         fall = self._gather(self.slope_left, row, left + 1) * (1.0 - part) * self.step
@@ -77,15 +80,20 @@ class TrinomialTable:
         total = (value + beyond) @ np.maximum(self.below, 0.0)
         if (self.below < 0.0).any():
             row = np.searchsorted(self.anchor, self.a, side="right") - 1
-            t = self._thresholds(alpha, beta, z) + self.ratio * (self.a - self.anchor[row])
+            t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
             left, part, beyond = self._locate(row, t)
             value = self._gather(self.mean, row, left) * (1.0 - part)
             value += self._gather(self.mean, row, left + 1) * part + beyond
             total = total - value @ np.maximum(-self.below, 0.0)
         return np.asarray(np.maximum(beta * total, 0.0), dtype=np.float64)
 
-    def _thresholds(self, alpha: Floats, beta: Floats, z: Floats) -> Floats:
-        return (np.multiply.outer(alpha, self.a) - z[..., np.newaxis]) / beta[..., np.newaxis]
+    def _thresholds(self, alpha: Floats, beta: Floats, z: Floats, margin: float) -> Floats:
+        gained = np.multiply.outer(alpha * (1 + margin), self.a)
+        return (gained - z[..., np.newaxis] * (1 - margin)) / beta[..., np.newaxis]
+
+    def _shift(self, row: Indices, margin: float) -> Floats:
+        """The mean of the trials by which an anchor differs, enlarged: added for the upper, taken off for the lower."""
+        return self.ratio * (self.a - self.anchor[row]) * (1 + margin)
 
     def _locate(self, row: Indices, t: Floats) -> tuple[Indices, Floats, Floats]:
         """Column to the left, fraction of a step beyond it, and what lies beyond the last column."""

@@ -4,15 +4,16 @@ Each round's certified curve is put on a grid as a privacy loss distribution and
 propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
 smallest of these sound bounds. What a round asks may depend on earlier answers; its spec and setting may not.
 
-Under metric adjacency the changed user's value moves by the same distance d in every round, ε is per unit of d,
-and the worst d in 1..d_max counts.
+The changed user's value moves by the same distance d in every round, as far as the round's domain goes, and the
+worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common to all rounds: one that was
+certified for smaller distances leaks at the larger ones as well, so it is analysed anew for them (C7).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
 
@@ -31,12 +32,12 @@ from shuffledp_accountant.numerics.rounds.cover import worst_over_distances
 from shuffledp_accountant.numerics.rounds.loss_distribution import (
     SMALLEST_DELTA,
     STEPS,
-    Composed,
     Repeated,
     compose_curves,
 )
 from shuffledp_accountant.numerics.rounds.shifts import Shifts, shifts_of
 from shuffledp_accountant.numerics.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
+from shuffledp_accountant.numerics.rounds.tilted import Composed
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
@@ -91,16 +92,51 @@ def _(spec: object) -> bool:  # noqa: ARG001
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
-    """d_max: the largest |x - x'| that some round's domain and setting allow, at least 1."""
+    """d_max of all rounds together: the largest |x - x'| that some round's domain and setting allow, at least 1."""
     limits = [r.setting.max_distance for r in rounds]
     domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
     return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
 
 
+def _at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
+    """The rounds, each stated for the largest distance of all that its own domain allows (proposition C7)."""
+    d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
+    for item in rounds:
+        stated = _stated_for(item, min(d_max, _widest(item, d_max)))
+        key = (stated.spec, stated.setting, stated.rate)
+        alike[key] = alike.get(key, 0) + stated.times
+    # Rounds that are alike now are one, repeated: one curve for all of them.
+    return tuple(
+        Round(spec, setting, min(LARGEST_TIMES, times - done), rate)
+        for (spec, setting, rate), times in alike.items()
+        for done in range(0, times, LARGEST_TIMES)
+    )
+
+
+def _stated_for(item: Round, distance: int) -> Round:
+    if item.setting.max_distance in {None, distance}:
+        return item
+    return replace(item, setting=replace(item.setting, max_distance=distance))
+
+
+def _widest(item: Round, otherwise: int) -> int:
+    """The largest |x - x'| in the round's domain; `otherwise` where the spec has none and distances do not matter."""
+    return max(1, int(getattr(item.spec, "domain", otherwise + 1)) - 1)
+
+
 def _curve(item: Round, low: int, high: int) -> Curve:
-    """δ at ε >= 0 of one round for a change by any distance in low..high that its domain allows."""
-    top = max(1, min(high, int(getattr(item.spec, "domain", high + 1)) - 1))
-    distances = range(top, top + 1) if grows_with_distance(item.spec) else range(min(low, top), top + 1)
+    """δ at ε >= 0 of one round for a change by any distance in low..high, or as far as its domain goes."""
+    widest = _widest(item, high)
+    near = _unsampled(item, low if low <= widest else 1, min(high, widest))
+    if item.rate == 1:
+        return near
+    # Who is drawn in the changed user's place may hold any value, however near the change is.
+    covers_all = high >= widest and (low == 1 or grows_with_distance(item.spec))
+    return subsampled_curve(near, item.rate, None if covers_all else _unsampled(item, 1, widest))
+
+
+def _unsampled(item: Round, low: int, high: int) -> Curve:
+    distances = range(high, high + 1) if grows_with_distance(item.spec) else range(low, high + 1)
 
     def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         values = certified_curve(item.spec, item.setting, distances[0], epsilons)
@@ -108,7 +144,7 @@ def _curve(item: Round, low: int, high: int) -> Curve:
             values = np.maximum(values, certified_curve(item.spec, item.setting, distance, epsilons))
         return values
 
-    return subsampled_curve(curve, item.rate)
+    return curve
 
 
 def _composed(rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS) -> Composed:
@@ -172,19 +208,28 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
 
 
 def _pure(item: Round) -> float:
-    """The ε one round keeps at δ = 0, from its own analysis or from the local view; `math.inf` for none."""
+    """The ε one round keeps at δ = 0, on a random subset if it has one; `math.inf` for none (proposition C6)."""
+    found = _pure_unsampled(item.spec, item.setting)
+    # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
+    if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
+        return found
+    anyone = _pure_unsampled(item.spec, replace(item.setting, max_distance=None))
+    return min(found, subsampled_epsilon(anyone, item.rate))
+
+
+def _pure_unsampled(spec: object, setting: Setting) -> float:
+    """The ε at δ = 0 from the round's own analysis or from the local view; `math.inf` for none."""
     found = math.inf
     for question in (epsilon_bounds, corrupted_bounds):
         try:
-            answer = question(item.spec, item.setting, 0.0)
+            answer = question(spec, setting, 0.0)
         except (CannotCertify, UsageError):
             continue
         if isinstance(answer, Bounds):
             found = min(found, answer.certified)
         elif answer.delta == 0:
             found = min(found, answer.epsilon)
-    # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
-    return found if item.setting.adjacency is Adjacency.METRIC else subsampled_epsilon(found, item.rate)
+    return found
 
 
 def _by_addition(rounds: Sequence[Round]) -> float:
@@ -244,6 +289,8 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
     """
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
+    _adjacency(rounds)
+    rounds = _at_common_distance(rounds)
     best, basis = _certified(rounds, delta)
     attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
     return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
@@ -256,7 +303,8 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
     """
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
-    return _certified(rounds, delta, steps)[0]
+    _adjacency(rounds)
+    return _certified(_at_common_distance(rounds), delta, steps)[0]
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
@@ -272,6 +320,7 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
     if _is_single(rounds):
         return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
+    rounds = _at_common_distance(rounds)
     d_max = largest_distance(rounds)
     shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
 

@@ -4,8 +4,8 @@ The steps (docs/accounting.md, propositions C1 to C4), each never below the trut
 1. probe the curve to find where it becomes negligible, and choose the grid;
 2. evaluate it at ε >= 0 on the grid and reflect it to ε < 0 (C2);
 3. take the lower convex hull in e^ε (C3);
-4. connect the dots (Doroshenko et al. 2022) with dp-accounting, compose there, and add to every δ the margin
-   that covers floating point (C4).
+4. connect the dots (Doroshenko et al. 2022) and convolve the laws (`tilted`), adding to every δ the margin that
+   covers floating point (C4).
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_accountant.numerics.rounds.subsampling import ROUNDING, Curve, reflected
+from shuffledp_accountant.numerics.rounds.tilted import Composed, LossLaw
 from shuffledp_core.errors import CannotCertify, UsageError
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
-
 SMALLEST_DELTA = 1e-13
-"""Below this the Fourier transform's rounding noise is as large as the answer."""
+"""Single rounds are certified down to 1e-12; nobody asks for less of several."""
 
 STEPS = 800
 """Grid steps on [0, ε_hi] for the average round; of the outer two thirds only some are evaluated."""
@@ -42,8 +39,6 @@ MASS_ROUNDING = 2.0**-46
 SHORTEST_REACH = 1e-9
 """Smallest ε_hi, for curves that are negligible already at ε = 0."""
 
-UNIT_ROUNDOFF = 2.0**-53
-
 _PROBES = np.geomspace(1e-7, 80.0, 18)
 
 
@@ -53,30 +48,6 @@ class Repeated:
 
     curve: Curve
     times: int
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """A composed loss distribution whose δ, plus `margin`, is never below the truth."""
-
-    distribution: PLDPmf
-    margin: float
-
-    def delta(self, epsilon: float) -> float:
-        """δ at ε (nats, >= 0), in [0, 1], rounded up."""
-        raw = float(self.distribution.get_delta_for_epsilon(epsilon))
-        return min(1.0, max(0.0, raw) * (1 + 1e-10) + self.margin)
-
-    def epsilon(self, delta: float) -> float:
-        """Smallest ε found with δ(ε) <= delta, rounded up; `math.inf` where there is none. Nats, >= 0."""
-        if delta <= self.margin:
-            return math.inf
-        epsilon = float(self.distribution.get_epsilon_for_delta((delta - self.margin) * (1 - 1e-9)))
-        step = 1e-12
-        while math.isfinite(epsilon) and self.delta(epsilon) > delta:
-            epsilon += step * (1 + epsilon)
-            step *= 2
-        return epsilon
 
 
 def _reach(curve: Curve, tail: float) -> float:
@@ -104,15 +75,6 @@ def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Dots:
-    """A discrete pair that dominates the curve: masses of P on whole multiples of the grid's gap."""
-
-    nodes: NDArray[np.int64]
-    masses: NDArray[np.float64]
-    infinity: float
-
-
 def _nodes(top: int) -> NDArray[np.int64]:
     """0 to top: all in the inner third, where nearly all mass is, then every second, then every fourth."""
     inner, middle = top // 3, 2 * top // 3
@@ -120,7 +82,7 @@ def _nodes(top: int) -> NDArray[np.int64]:
     return np.array(nodes, dtype=np.int64)
 
 
-def _dots(curve: Curve, gap: float, top: int) -> _Dots:
+def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     """Connect the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to C4).
 
     The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the total
@@ -131,7 +93,7 @@ def _dots(curve: Curve, gap: float, top: int) -> _Dots:
     """
     above = _nodes(top)
     epsilons: NDArray[np.float64] = gap * above.astype(np.float64)
-    upper = np.minimum.accumulate(np.clip(curve(epsilons * (1 - ROUNDING)), 0.0, 1.0))
+    upper = np.minimum.accumulate(np.clip(item.curve(epsilons * (1 - ROUNDING)), 0.0, 1.0))
     nodes = np.concatenate((-above[:0:-1], above))
     deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
     if not deltas[-1] < 1:
@@ -142,20 +104,13 @@ def _dots(curve: Curve, gap: float, top: int) -> _Dots:
     left = np.append(1 - deltas[0], drops / np.expm1(-steps))
     right = np.append(drops / np.expm1(steps), 0.0)
     masses = np.maximum(left + right, 0.0) + MASS_ROUNDING * (left - right)
-    return _Dots(nodes, masses, float(deltas[-1]))
+    shown = masses > 0
+    return LossLaw(nodes[shown], masses[shown], float(deltas[-1]), item.times)
 
 
 def _gap(reaches: Sequence[float], times: Sequence[int], steps: int) -> float:
     mean_square = sum(r * r * t for r, t in zip(reaches, times, strict=True)) / sum(times)
     return max(math.sqrt(mean_square) / steps, max(reaches) / MOST_STEPS)
-
-
-def _fourier_margin(size: int, times: int, norm: float) -> float:
-    """Bound on the total rounding error of one Fourier composition of at most `size` points (C4)."""
-    from scipy import fft
-
-    length = int(fft.next_fast_len(size))
-    return 7 * UNIT_ROUNDOFF * math.log2(length + 2) * (times + 8) * math.sqrt(length) * norm
 
 
 def _check(rounds: Sequence[Repeated], delta: float) -> None:
@@ -180,26 +135,9 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
         UsageError: without rounds.
         CannotCertify: for δ outside [`SMALLEST_DELTA`, 1].
     """
-    from dp_accounting.pld import pld_pmf
-
     _check(rounds, delta)
     total = sum(r.times for r in rounds)
     reaches = [_reach(r.curve, TAIL_SHARE * delta / total) for r in rounds]
     gap = _gap(reaches, [r.times for r in rounds], steps)
-    cut = max(1e-15, delta * 1e-6 / len(rounds))
-    margin, norm, result = 0.0, 0.0, None
-    for r, reach in zip(rounds, reaches, strict=True):
-        top = max(1, math.ceil(reach / gap))
-        dots = _dots(r.curve, gap, top)
-        masses = dict(zip(dots.nodes.tolist(), dots.masses.tolist(), strict=True))
-        part = pld_pmf.create_pmf(masses, gap, dots.infinity, pessimistic_estimate=True)
-        norm = max(norm, float(np.linalg.norm(dots.masses)))
-        if r.times > 1:
-            part = part.self_compose(r.times, tail_mass_truncation=cut)
-            margin += _fourier_margin(max(part.size, 2 * top + 1), r.times, norm)
-        if result is None:
-            result = part
-        else:
-            result = pld_pmf.compose_pmfs(result, part)
-            margin += _fourier_margin(result.size, 1, 2 * norm)
-    return Composed(result, margin)
+    laws = [_law(r, gap, max(1, math.ceil(reach / gap))) for r, reach in zip(rounds, reaches, strict=True)]
+    return Composed(tuple(laws), gap)

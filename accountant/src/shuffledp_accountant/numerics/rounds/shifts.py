@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.rounds.loss_distribution import Composed, Repeated, compose_curves
+from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
+from shuffledp_accountant.numerics.rounds.tilted import Composed
 from shuffledp_accountant.numerics.sums import geo, sgdl
 from shuffledp_accountant.numerics.sums.common import NoisySum
 from shuffledp_core.errors import CannotCertify

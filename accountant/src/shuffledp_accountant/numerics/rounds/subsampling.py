@@ -1,6 +1,6 @@
 """Privacy amplification by taking a fixed-size random subset of the users before shuffling.
 
-Source: paper 004, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and Gaboardi 2018.
+Source: Koskela et al. 2021, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and Gaboardi 2018.
 docs/accounting.md, proposition C5. Everything here works on privacy curves at epsilon >= 0; the other half
 follows by reflection (proposition C2).
 """
@@ -29,14 +29,17 @@ def check_rate(rate: Fraction) -> None:
         raise UsageError(f"the sampling rate must be above 0 and at most 1, not {rate}")
 
 
-def subsampled_curve(curve: Curve, rate: Fraction) -> Curve:
+def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) -> Curve:
     """The curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
 
-    γ f(ln(1 + (e^ε - 1)/γ)), where f bounds the mechanism on every dataset of the subset's size
-    (proposition C5). Never below the truth.
+    With u = e^ε, u' = 1 + (u - 1)/γ, β = u/u' it is the smaller of γ f(u) and γ (β f(u') + (1 - β) F(u')), where f
+    and F bound the mechanism on every dataset of the subset's size; γ f(u') where f = F (proposition C5). Never
+    below the truth.
 
     Args:
-        curve: f, valid for all neighbouring pairs of subsets, in both orders.
+        curve: f, for the change of one report that is asked about, in both orders.
+        anyone: F >= f, for the change of one report into any other, in both orders: that is what another user
+            drawn in the changed one's place amounts to. None where f covers that.
         rate: γ, the largest probability that the changed user is in the subset, given what the adversary
             knows. With t colluding users among n and m drawn, that is at most m / (n - t).
 
@@ -46,11 +49,17 @@ def subsampled_curve(curve: Curve, rate: Fraction) -> Curve:
     check_rate(rate)
     if rate == 1:
         return curve
-    gamma = float(rate)
+    gamma, others = float(rate), float(1 - rate)
 
     def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         inner = np.log1p(np.expm1(epsilons) / gamma) * (1 - ROUNDING)
-        amplified: NDArray[np.float64] = gamma * curve(inner) * (1 + ROUNDING)
+        near = curve(inner)
+        if anyone is not None:
+            # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
+            grown = np.expm1(np.minimum(epsilons, 700.0))
+            replaced = others * grown / (grown + gamma) * (1 + ROUNDING)
+            near = np.minimum(near + replaced * np.maximum(anyone(inner) - near, 0.0), curve(epsilons))
+        amplified: NDArray[np.float64] = gamma * near * (1 + ROUNDING)
         return np.minimum(amplified, 1.0)
 
     return subsampled

@@ -30,7 +30,7 @@ one would be to 0, which claims that nobody is ever clamped."""
 def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
     """P(|N| > c) = 2 φ^(c+1)/(1+φ) for discrete Laplace noise, φ = exp(-epsilon_geo); rounded up. In [0, 1].
 
-    Source: docs/accounting.md, Proposition S6 (paper 002, Proposition 2, sums from c instead of c + 1).
+    Source: docs/accounting.md, Proposition S6 (Athanasiou et al. 2025, Proposition 2, sums from c instead of c + 1).
     """
     return min(1.0, 2.0 * _power(epsilon_geo, padding + 1) / (1.0 + math.exp(-float(epsilon_geo))) * _OUTWARD)
 

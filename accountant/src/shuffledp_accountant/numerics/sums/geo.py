@@ -1,4 +1,4 @@
-"""Geo-shuffle (paper 002, Algorithm 3): discrete Laplace noise from every user, clamped and unary-coded.
+"""Geo-shuffle (Athanasiou et al. 2025, Algorithm 3): discrete Laplace noise from every user, clamped and unary-coded.
 
 Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md, Propositions S1-S8).
 Published: Theorem 4.1 at d = 1, as printed, which is its best case and no guarantee for larger d (S12).
@@ -43,7 +43,7 @@ _BASIS = (
     "S6: clamping, δ1 (1 + e^E), honest users only",
     "S8: never more than one clamped report alone, ε_geo per unit",
 )
-_PUBLISHED = "published: Theorem 4.1 of paper 002 at d = 1, no guarantee for larger distances (S12)"
+_PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger distances (S12)"
 
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
@@ -124,14 +124,14 @@ def _(spec: GeoShuffle, setting: Setting, distance: int, epsilons: Floats) -> Fl
 
 
 def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
-    """c as Algorithm 3 of paper 002 prints it; sound for δ1 <= δ/2 (its Proposition 2), for comparison only."""
+    """c as Algorithm 3 of Athanasiou et al. 2025 prints it; sound for δ1 <= δ/2 (its Proposition 2). To compare."""
     rate = float(epsilon_geo)
     share = -math.expm1(math.log1p(-delta / 2) / users)
     return max(0, math.ceil(-math.log((1 + math.exp(-rate)) * share / 2) / rate))
 
 
 def published_epsilon(epsilon_geo: Fraction, users: int, delta: float) -> float | None:
-    """ε of Theorem 4.1 of paper 002 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
+    """ε of Theorem 4.1 of Athanasiou et al. 2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
 
     ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where the
     formula has no value: t >= ε_geo, that is n <= 4, or none in double precision.

@@ -1,4 +1,4 @@
-"""Two dimensions (paper 002, Appendix D): a location as two sums, one for each axis.
+"""Two dimensions (Athanasiou et al. 2025, Appendix D): a location as two sums, one for each axis.
 
 Each axis with (ε/√2, δ/2) under metric adjacency gives (ε, δ) for the Euclidean distance.
 docs/accounting.md, Proposition S15.

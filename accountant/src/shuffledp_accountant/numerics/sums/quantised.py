@@ -1,4 +1,4 @@
-"""Unary codes in steps of Q (paper 002, Algorithm 8): what randomised rounding costs.
+"""Unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8): what randomised rounding costs.
 
 x = qQ + r is rounded to q + 1 with probability r/Q, to q otherwise, and the result is made private with ε_Q per
 step of the quantised value. docs/accounting.md, Proposition S14.

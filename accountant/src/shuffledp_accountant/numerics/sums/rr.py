@@ -1,8 +1,8 @@
-"""RR-shuffle (paper 002, Algorithm 2): every bit of every user's unary code is randomised by itself.
+"""RR-shuffle (Athanasiou et al. 2025, Algorithm 2): every bit of every user's unary code is randomised by itself.
 
 With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and the sum of
 all bits has an exact divergence; the certificate takes the worst j and the worst d (docs/accounting.md,
-Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of paper 002 (S11).
+Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of Athanasiou et al. 2025 (S11).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BASIS = (
     "S4-S5: certified maximum over them and over the distance",
     "S10: never more than ln((2-p)/p) per unit, at δ = 0",
 )
-_PUBLISHED = "published: Theorem 3.1 of paper 002, false for larger distances (S11)"
+_PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def pure_randomise(epsilon: float) -> float:
 
 
 def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:
-    """ε of Theorem 3.1 of paper 002 within its conditions nk >= λ >= 14 ln(4/δ), λ = pnk; None outside (S11)."""
+    """ε of Theorem 3.1 of Athanasiou et al. 2025 where nk >= λ >= 14 ln(4/δ), λ = pnk; None elsewhere (S11)."""
     expected = float(spec.randomise) * users * spec.max_value
     if expected < 14 * math.log(4 / delta):
         return None

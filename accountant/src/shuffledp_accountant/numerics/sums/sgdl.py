@@ -1,4 +1,4 @@
-"""SGDL-shuffle (paper 002, Algorithm 4): every user adds a share of one discrete Laplace noise.
+"""SGDL-shuffle (Athanasiou et al. 2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, also where too few honest users are left, plus
 clamping (docs/accounting.md, Propositions S1-S9). Published: Theorem 5.1 claims ε = noise_epsilon per unit at
@@ -46,7 +46,7 @@ from shuffledp_accountant.numerics.sums.common import (
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import SGDLShuffle
 
-_PUBLISHED = "published: Theorem 5.1 of paper 002, false for larger distances and with its padding (S13)"
+_PUBLISHED = "published: Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its padding (S13)"
 
 
 def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
@@ -163,7 +163,7 @@ def _(spec: SGDLShuffle, setting: Setting, distance: int, epsilons: Floats) -> F
 
 
 def published_padding(noise_epsilon: Fraction, users: int, delta: float) -> int:
-    """c as Lemma C.1 of paper 002 prints it; too small (docs/accounting.md, S13), for comparison only."""
+    """c as Lemma C.1 of Athanasiou et al. 2025 prints it; too small (docs/accounting.md, S13), for comparison only."""
     w = 2 * users * math.log(-math.expm1(math.log1p(-delta) / users) / 2)
     u = 1 + (math.sqrt(w * (w - 4)) - w) / 2
     return math.ceil(u * -math.expm1(-float(noise_epsilon)) / users)

@@ -9,15 +9,17 @@ the published board. All its peers run the honest program.
 * *Repeat*: send a copy of the victim's onion along. Mixing keeps multiplicities, so the message that stands on the
   board three times is the victim's. *Replay* does it across rounds.
 * *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all layers and shows.
-* *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts stay right.
+* *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts stay right; or
+  *drop* them and sign for it, as if they had not opened; or, as the last node, *double* one message in place of others.
 * *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its own. What it did not
   make itself on the board is the victim's. *Crowd* does that at the door: let the victim in, turn the others away,
   and make up the rest. *Surround* is the same from outside, with accomplices who really are enrolled.
 
-**What stops it.** Nodes refuse a batch in which an onion stands twice, before they open it; round keys are fresh, so
-that an onion of another round does not open; every layer is authenticated, so that a marked one does not open either;
-counts are signed at every hop and held together at the end; and every message carries a receipt tag that only its
-sender knows, so that a user whose message is not on the board, once and unchanged, holds evidence in its receipt.
+**What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are fresh, so that an
+onion of another round does not open; every layer is authenticated, so that a marked one does not open either, and what
+does not open is dropped: neither copies nor marks reach the board. Counts, also of what was dropped, are signed at
+every hop and held together at the end; and every message carries a receipt tag that only its sender knows, so that a
+user whose message is not on the board, once and unchanged, holds evidence in its receipt.
 
 **What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by everybody but the victim,
 too late for the victim. *Crowd* leaves nobody with a receipt that is not honoured. Only the entry node sees
@@ -50,9 +52,11 @@ from shuffledp_sim.evidence import DEFAULT_CONFIDENCE
 from shuffledp_sim.progress import Stages
 
 SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
-    "copy": (1, 2, 3),
+    "copy": (1, 2),
     "replay": (1,),
     "mark": (1, 2),
+    "double": (3,),
+    "drop": (1, 2),
     "substitute": (1, 2),
     "exchange": (1, 3),
     "alter": (3,),
@@ -67,7 +71,7 @@ TRACED: Final = "the victim's messages"
 
 WANTED: Final[dict[str, str]] = {
     **dict.fromkeys(("copy", "replay", "mark", "isolate", "crowd", "surround"), TRACED),
-    **dict.fromkeys(("substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER),
+    **dict.fromkeys(("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER),
 }
 """What the adversary is after."""
 
@@ -82,7 +86,7 @@ _NOTICED: Final = "noticed, as a share of the tampered rounds"
 _IDENTIFIED: Final = "identified, as a share of the victim's messages"
 
 _LESSON: Final = (
-    "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copies and marks never reach the board. "
+    "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked onions reach no board. "
     "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of that only afterwards, "
     "and of reports that the entry node makes up not at all. Such reports count as colluding users."
 )

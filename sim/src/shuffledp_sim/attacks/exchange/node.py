@@ -14,11 +14,11 @@ from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_shuffler.files import make_folder, write_atomic
-from shuffledp_shuffler.intake import Chunks
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, Parts
+from shuffledp_shuffler.uploads import Chunks
 from shuffledp_shuffler.work import Work
-from shuffledp_sim.attacks.exchange.tampering import CROWD, SILENTLY, TAMPERINGS, Pool, split
+from shuffledp_sim.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ class TamperingWork(Work):
         self.orders.leave_made(pool.made)
         packed = b"".join(tampered)
         write_atomic(live.folder.outgoing, packed)
+        dropped = header.dropped + (len(pool.records) - len(tampered) if order == DROP else 0)
         return msgspec.structs.replace(
             header,
-            users=len(tampered) // pool.geometry.messages_per_user,
+            users=(len(tampered) + dropped) // pool.geometry.messages_per_user,
             records=len(tampered),
+            dropped=dropped,
             digest=hashlib.sha256(packed).hexdigest(),
         )
 

@@ -124,6 +124,19 @@ def alter(pool: Pool) -> list[bytes]:
     return pool.replaced(pool.of_victim()[:1], lambda: bytes(plain))
 
 
+def double(pool: Pool) -> list[bytes]:
+    """As `copy`, by the last node, with a plain message that it reads. `ValueError` anywhere else."""
+    if pool.position != pool.geometry.hops:
+        raise ValueError("only the last node sees plain messages")
+    return copy(pool)
+
+
+def drop(pool: Pool) -> list[bytes]:
+    """Drops the victim's onions and signs that it dropped so many, as a node does with those that do not open."""
+    mine = set(pool.of_victim())
+    return [record for place, record in enumerate(pool.records) if place not in mine]
+
+
 SILENTLY: Final = "shrink-silently"
 """As `shrink`, and at the close the entry node also claims one report fewer than it acknowledged."""
 
@@ -131,10 +144,15 @@ CROWD: Final = "crowd"
 """No change after peeling: the entry node lets one user in and turns the others away for accomplices that nobody
 ever enrolled. See `node.LyingNode`."""
 
+DROP: Final = "drop"
+"""The one tampering that the node's header owns up to; see `drop`."""
+
 TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
     "alter": alter,
     "copy": copy,
     CROWD: lambda pool: pool.records,
+    "double": double,
+    DROP: drop,
     "exchange": exchange,
     "grow": grow,
     "isolate": isolate,

@@ -1,6 +1,6 @@
 """The same attacks where the defence is missing, in process: real onions, real mixing, one check left out.
 
-What is left out is the refusal of repeated onions at the honest node (`copied`), or the authentication of a layer
+What is left out is the search for repeated onions at the honest node (`copied`), or the authentication of a layer
 (`marked`). The adversary is the entry node and reads the board; the honest node permutes with the operating system's
 randomness, as always.
 """
@@ -24,7 +24,7 @@ from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding, peel, seal_envelope
 from shuffledp_core.onion.suites import Suite, suite_named
 from shuffledp_core.randomness import system_random
-from shuffledp_shuffler.duplicates import refuse_repeated
+from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.permutation import uniform_permutation
 from shuffledp_sim.attacks.exchange.tampering import COPIES, Pool, copy, split
 
@@ -43,29 +43,27 @@ class Trace:
 
     found: int
     trials: int
-    refused: int = 0
-    """Trials in which a node refused the batch, so that there was no board."""
+    dropped: int = 0
+    """Onions that a node dropped because they stood in its batch already."""
 
 
 def copied(trials: int, *, guarded: bool) -> Trace:
-    """The entry node repeats one onion of the victim; `guarded`: the nodes behind it refuse repeated onions.
+    """The entry node repeats one onion of the victim; `guarded`: the nodes behind it drop repeated onions.
 
     The adversary points at the message that stands on the board most often.
     """
-    found = refused = 0
+    found = dropped = 0
     for _ in range(trials):
         geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
         route = [suite_named(geometry.suite).generate() for _ in range(HOPS)]
         sent = [_plain() for _ in range(USERS * MESSAGES)]
         pool = _entry_pool(geometry, route, sent)
-        try:
-            board = _mixed(geometry, route, copy(pool), guarded=guarded)
-        except BadBatchError:
-            refused += 1
-            continue
+        sent_on = copy(pool)
+        board = _mixed(geometry, route, sent_on, guarded=guarded)
+        dropped += len(sent_on) - len(board)
         suspect, times = Counter(board).most_common(1)[0]
         found += times == COPIES and suspect in sent[:MESSAGES]
-    return Trace(found, trials, refused)
+    return Trace(found, trials, dropped)
 
 
 def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool:
@@ -80,11 +78,12 @@ def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool
 
 
 def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: bool) -> list[bytes]:
-    """The board, after the honest hops 2..L. Raises `BadBatchError` when guarded and an onion repeats."""
+    """The board, after the honest hops 2..L; when guarded, each drops onions that repeat."""
     for position in range(2, HOPS + 1):
         if guarded:
             packed = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
-            refuse_repeated(packed, system_random)
+            again = set(repeated(packed, system_random).tolist())
+            records = [record for place, record in enumerate(records) if place not in again]
         opened = peel(geometry, _ROUND, position, route[position - 1][0], b"".join(records))
         records = _permuted(split(opened, geometry.record_bytes(position + 1)))
     return records

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
-from shuffledp_analyst import noise
-from shuffledp_analyst.estimators import estimate
 from shuffledp_analyst.projection import project
+from shuffledp_core import noise
 from shuffledp_core.errors import CountMismatchError, UsageError
+from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 
 NEGLIGIBLE = 1e-12
@@ -100,7 +100,7 @@ def test_an_rr_sum_is_unbiased_and_its_intervals_cover(users: int, largest: int,
         assert covered >= 0.95
 
 
-def test_rr_debiasing_is_algorithm_2_of_paper_002() -> None:
+def test_rr_debiasing_is_algorithm_2_of_athanasiou_et_al_2025() -> None:
     users, largest, randomise, ones = 100, 7, 0.25, 333
     bits, lam = users * largest, randomise * users * largest
     spec = RRShuffle(max_value=largest, randomise=Fraction(1, 4))
@@ -183,6 +183,66 @@ def test_an_additive_sum_is_unbiased_and_its_intervals_cover(spec: GeoShuffle | 
     mean, covered = expectation_and_coverage(spec, users, law, outcomes, truth)
     assert mean == pytest.approx(truth, abs=1e-6)
     assert 0.95 <= covered <= 0.99
+
+
+LOSSY: list[Mechanism] = [
+    RRShuffle(max_value=6, randomise=Fraction(1, 3)),
+    GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 2), padding=2),
+    SGDLShuffle(max_value=2, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
+]
+"""Six messages a user, so that every choice of lost ones can be gone through."""
+
+
+def value_of(spec: Mechanism, ones: list[int], lost: int = 0) -> float:
+    """The estimate where users send so many ones each, of whose messages `lost` do not count."""
+    total = len(ones) * spec.messages_per_user - lost
+    return estimate(spec, [total - sum(ones), sum(ones)], len(ones), lost).values[0]
+
+
+@pytest.mark.parametrize("spec", LOSSY)
+@pytest.mark.parametrize("lost", range(1, 7))
+def test_a_report_counts_for_the_share_of_it_that_is_left(spec: Mechanism, lost: int) -> None:
+    """Exactly, over all choices of the lost messages; for a report that is lost whole: as if it never was."""
+    others = [3, 5]
+    for ones in range(7):
+        sent = [1] * ones + [0] * (6 - ones)
+        left = [sum(sent) - sum(gone) for gone in itertools.combinations(sent, lost)]
+        mean = math.fsum(value_of(spec, [*others, some], lost) for some in left) / len(left)
+        alone = value_of(spec, [*others, ones]) - value_of(spec, others)
+        assert mean == pytest.approx(value_of(spec, others) + (1 - lost / 6) * alone)
+
+
+@pytest.mark.parametrize("spec", LOSSY)
+def test_a_user_who_spoils_messages_moves_a_sum_no_further_than_one_who_sends_others(spec: Mechanism) -> None:
+    others = [3, 5]
+    reachable = [value_of(spec, [*others, ones]) for ones in range(7)]
+    for lost in range(1, 7):
+        for ones in range(7 - lost):
+            assert min(reachable) <= value_of(spec, [*others, ones], lost) <= max(reachable)
+
+
+def test_a_lost_report_of_a_histogram_is_one_user_fewer() -> None:
+    spec = KRRHistogram(symbols=3, blanket=Fraction(1, 2))
+    assert estimate(spec, [4, 3, 1], 10, 2) == estimate(spec, [4, 3, 1], 8)
+
+
+def test_intervals_cover_where_some_messages_are_lost() -> None:
+    """A user with 10 bits lost 3 of them, all zeros: exact coverage, of the sum over the messages that count."""
+    users, largest = 20, 10
+    spec = RRShuffle(max_value=largest, randomise=Fraction(1, 4))
+    truth, bits = 60, users * largest - 3
+    law = two_binomials(truth, 7 / 8, bits - truth, 1 / 8)
+    covered = 0.0
+    for ones, probability in enumerate(law):
+        answer = estimate(spec, [bits - ones, ones], users, 3)
+        covered += probability * (answer.lows[0] <= truth <= answer.highs[0])
+        assert answer.mean == pytest.approx(answer.values[0] / 19.7)
+    assert covered >= 0.95
+
+
+def test_nothing_left_to_count_is_a_typed_error() -> None:
+    with pytest.raises(CountMismatchError, match="less 6 lost"):
+        estimate(RRShuffle(max_value=3, randomise=Fraction(1, 2)), [0, 0], 2, 6)
 
 
 def test_a_whole_simulated_round_agrees_with_the_truth() -> None:

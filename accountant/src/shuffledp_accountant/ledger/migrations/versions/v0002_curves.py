@@ -1,0 +1,32 @@
+"""Curves that are kept over a restart, and an index from which an account is added up. Charges stay as they are."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Creates the table and the index."""
+    op.create_table(
+        "curves",
+        sa.Column("key", sa.Text, primary_key=True),
+        sa.Column("software", sa.String(64), primary_key=True),
+        sa.Column("points", sa.LargeBinary, nullable=False),
+        sa.Column("made_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index(
+        "charges_cost",
+        "charges",
+        ["population", "state", "mechanism", "users", "honest", "adjacency", "max_distance", "delta"],
+    )
+
+
+def downgrade() -> None:
+    """Refused, as for the charges: an older version would not know what it reads."""
+    raise NotImplementedError("a ledger is never downgraded; restore the backup that was made before the upgrade")

@@ -1,0 +1,43 @@
+"""A PostgreSQL connection that waits for each answer for a bounded time, whatever the server is doing.
+
+A server that is frozen keeps its connections, and its kernel acknowledges what is sent: no time-out of TCP or of the
+server itself ends the waiting. So the client does. The driver is imported when it is used: it is an extra.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+ANSWER_SECONDS: Final = 8.0
+"""How long one question to a server is waited for; each is answered in milliseconds."""
+
+
+def connect_with_patience(_dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """SQLAlchemy's `do_connect`: a connection that gives up, itself included, after `ANSWER_SECONDS`."""
+    return _patient_connection().connect(*args, **options)
+
+
+@cache
+def _patient_connection() -> Any:
+    import psycopg
+
+    class PatientConnection(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            """As the driver's; an `OperationalError` without SQLSTATE, as for a server that is away.
+
+            A commit that is not answered may have been made: its certificate is found when one asks again.
+            """
+            bound = ANSWER_SECONDS if timeout is None else min(timeout, ANSWER_SECONDS)
+            began = time.monotonic()
+            try:
+                return super().wait(gen, interval, timeout=bound)
+            except psycopg.OperationalError as error:
+                if time.monotonic() - began < bound:
+                    raise
+                self.pgconn.finish()  # what it still waits for would be taken for the answer to the next question
+                raise psycopg.OperationalError(f"no answer for {bound:g} s") from error
+
+    return PatientConnection

@@ -1,0 +1,74 @@
+"""Pages of the rounds that an analyst knows, for its operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_analyst.records import Records
+from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import ShuffleDPError, UnknownRoundError
+
+MOST_ROUNDS: Final = 100
+"""Rounds of a page: at some 200 bytes each it stays far below gRPC's largest message, 4 MiB."""
+
+MOST_LETTERS: Final = 100
+"""Of a name in a summary."""
+
+RUNNING: Final = "running"
+UNREADABLE: Final = "unreadable"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One round in a line; see `RoundSummary` in analyst.proto."""
+
+    round_id: str
+    opened_at: int
+    population: str = ""
+    mechanism: str = ""
+    outcome: str = RUNNING
+    error: str = ""
+    accepted: int = 0
+
+
+def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summary], bool]:
+    """The newest rounds, and whether there are older ones.
+
+    Args:
+        records: of this analyst.
+        after: the last round of the page before; empty: from the newest on.
+        limit: rounds of the page; 0, or more than `MOST_ROUNDS`: `MOST_ROUNDS`.
+
+    Raises:
+        UnknownRoundError: `after` is no round of this analyst.
+    """
+    known = records.newest_first()
+    if after:
+        places = [place for place, (_, round_id) in enumerate(known, start=1) if round_id == after]
+        if not places:
+            raise UnknownRoundError(f"{after[:40]!r} is no round of this analyst: begin with the first page")
+        known = known[places[0] :]
+    size = min(limit or MOST_ROUNDS, MOST_ROUNDS)
+    return [_summary(records, round_id, opened // 10**6) for opened, round_id in known[:size]], len(known) > size
+
+
+def _summary(records: Records, round_id: str, opened_at: int) -> Summary:
+    try:
+        plan = records.plan(round_id)
+        known = Summary(round_id, opened_at, plan.population[:MOST_LETTERS], plan.mechanism[:MOST_LETTERS])
+        if not records.has_ended(round_id):
+            return known
+        result = from_json(Signed.from_bytes(records.result(round_id)).body, Result)
+    except (ShuffleDPError, OSError):  # one bad record hides no other round
+        return Summary(round_id, opened_at, outcome=UNREADABLE)
+    return Summary(
+        round_id,
+        opened_at,
+        known.population,
+        known.mechanism,
+        result.outcome,
+        (result.error or "")[:MOST_LETTERS],
+        result.accepted,
+    )

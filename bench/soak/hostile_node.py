@@ -1,0 +1,36 @@
+"""A mix node that says of every round, as soon as it is open, that it failed, and takes a mebibyte to say why."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from shuffledp_core.config import load_config
+from shuffledp_shuffler.app import run
+from shuffledp_shuffler.config import NodeConfig
+from shuffledp_shuffler.live import Snapshot
+from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.round_state import Phase
+
+REASON: Final = "because " * 150_000
+
+
+class WordyNode(MixNode):
+    """Honest, but for what it says of itself."""
+
+    async def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
+        """The first status is the last one."""
+        async for snapshot in super().watch(round_id):
+            record = msgspec.structs.replace(snapshot.record, phase=Phase.FAILED, error="BadBatchError", reason=REASON)
+            yield replace(snapshot, record=record)
+            return
+
+
+if __name__ == "__main__":
+    asyncio.run(run(load_config(Path(sys.argv[-1]), NodeConfig), node_of=WordyNode))

@@ -1,0 +1,89 @@
+"""What the siege cost: memory and descriptors of every process, and what became of the honest devices."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from bench.machine import children_of, peak_resident
+from shuffledp_sim.load.figures import LoadReport
+from shuffledp_sim.system.processes import LocalSystem
+
+_COMPOSE: Final = Path(__file__).parents[2] / "deploy" / "compose.yaml"
+_UNITS: Final = {"m": 2**20, "g": 2**30}
+
+
+def limits() -> dict[str, int]:
+    """Bytes of memory that each container of the deployment may have."""
+    services = yaml.safe_load(_COMPOSE.read_text())["services"]
+    found = {}
+    for name, service in services.items():
+        number, unit = re.findall(r"(\d+)([mg])\b", service["mem_limit"])[-1]
+        found[name] = int(number) * _UNITS[unit]
+    return found
+
+
+class Watch:
+    """Looks at the processes once a second."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        self._system = system
+        self._descriptors: Counter[str] = Counter()
+        self._dead: set[str] = set()
+        self._rounds: list[LoadReport] = []
+        self._failures: list[str] = []
+        self._peaks: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            for name, process in self._system.processes.items():
+                try:
+                    self._look(name, process.pid)
+                except (OSError, StopIteration):
+                    self._dead.add(name)
+            await asyncio.sleep(1)
+
+    def _look(self, name: str, pid: int) -> None:
+        self._descriptors[name] = max(self._descriptors[name], sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
+        family = [pid, *children_of(pid)]
+        self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(one) for one in family))
+
+    def took(self, report: LoadReport, seconds: float) -> None:
+        """An honest round that came to its end."""
+        self._rounds.append(report)
+        if report.failure is not None:
+            self._failures.append(report.failure)
+        print(
+            f"  round {len(self._rounds)}: {report.accepted} of {report.offered} accepted, {report.counted} counted, "
+            f"lost {report.lost}, refused {report.refused}, unanswered {report.unanswered}, {seconds:.0f} s",
+            flush=True,
+        )
+
+    def failed(self, why: str) -> None:
+        """An honest round that failed."""
+        self._failures.append(why)
+        print(f"  a round failed: {why}", flush=True)
+
+    def show(self) -> bool:
+        """Prints all of it; whether the system stood."""
+        bounds = {**dict.fromkeys(self._system.processes, 0), **limits()}
+        over = set()
+        print("                       peak MiB   container's MiB   descriptors")
+        for name, peak in self._peaks.items():
+            bound = bounds.get(name) or (bounds["node-1"] if name.startswith("node-") else 0)
+            if bound and peak > bound:
+                over.add(name)
+            print(f"  {name:<18} {peak / 2**20:>12,.0f} {bound / 2**20:>17,.0f} {self._descriptors[name]:>13,}")
+        offered = sum(one.offered for one in self._rounds)
+        accepted = sum(one.accepted for one in self._rounds)
+        lost = sum(one.lost or 0 for one in self._rounds)
+        print(f"  {len(self._rounds)} rounds, {offered:,} honest submissions, {accepted:,} accepted, {lost} lost")
+        for text, names in (("died", self._dead), ("above its container's memory", over)):
+            print(f"  {text}: {', '.join(sorted(names)) or 'nobody'}")
+        return bool(self._rounds) and not (lost or self._failures or self._dead or over) and accepted == offered

@@ -1,0 +1,76 @@
+"""Is the published answer the one that the published board gives? Counted and estimated again, as the analyst does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from shuffledp_core.decoding import decode
+from shuffledp_core.documents.models import Estimate, Result
+from shuffledp_core.errors import FalseResultError
+from shuffledp_core.estimation import Counts, estimate
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.onion.geometry import Geometry
+
+ROUNDING: Final = 1e-9
+"""Largest relative difference of two machines' floating point; far above what libraries differ by."""
+
+STEP: Final = 1.0
+"""Intervals of sums end at whole numbers, and where a tail meets its limit rounding may decide between two of them."""
+
+
+def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, board: bytes) -> None:
+    """Whether the estimate of a result is what its board gives, and what it leaves out is what the board shows.
+
+    Raises:
+        BadBatchError, CountMismatchError: no answer rests on such a board.
+        FalseResultError: as `check_estimate`, or the result has no estimate, or other counts of what it leaves out.
+    """
+    if verified.estimate is None:
+        raise FalseResultError("the result says that the round completed, and gives no answer")
+    counted = decode(board, geometry, mechanism.alphabet, verified.accepted, verified.dropped)
+    if (counted.outside, counted.repeated) != (verified.outside_alphabet, verified.repeated_tags):
+        raise FalseResultError(
+            f"the result leaves out {verified.outside_alphabet} messages outside the alphabet and "
+            f"{verified.repeated_tags} with repeated tags, the board has {counted.outside} and {counted.repeated}; "
+            "keep the result: it is evidence"
+        )
+    lost = verified.dropped + counted.invalid
+    check_estimate(mechanism, counted.counts, verified.accepted, verified.estimate, lost)
+
+
+def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: Estimate, lost: int = 0) -> None:
+    """Whether `published` is what these counts of `users` reports, less `lost` messages, give, up to rounding.
+
+    Raises:
+        FalseResultError: it is not; names the first number that differs.
+    """
+    own = estimate(mechanism, counts, users, lost)
+    if own.quantity != published.quantity:
+        raise FalseResultError(
+            f"the published answer is a {published.quantity[:40]!r}, the round asked a {own.quantity}"
+        )
+    for what, slack in (("values", 0.0), ("standard_errors", 0.0), ("lows", STEP), ("highs", STEP)):
+        _same(what, getattr(published, what), getattr(own, what), slack)
+    for what in ("mean", "mean_standard_error"):
+        _same(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0)
+
+
+def _listed(number: float | None) -> list[float]:
+    return [] if number is None else [number]
+
+
+def _same(what: str, published: Iterable[float], own: Iterable[float], slack: float) -> None:
+    found, wanted = np.asarray(list(published), dtype=np.float64), np.asarray(list(own), dtype=np.float64)
+    if found.shape != wanted.shape:
+        raise FalseResultError(f"the published answer has {found.size} {what}, the board gives {wanted.size}")
+    allowed = slack + ROUNDING * np.maximum(1.0, np.abs(wanted))
+    wrong = np.flatnonzero(~(np.abs(found - wanted) <= allowed))  # written so that NaN is wrong
+    if wrong.size:
+        place = int(wrong[0])
+        raise FalseResultError(
+            f"the published {what}[{place}] is {found[place]:.10g}, the board gives {wanted[place]:.10g}: the analyst "
+            "signed an answer that is not this round's; keep the result: it is evidence"
+        )

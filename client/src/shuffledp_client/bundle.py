@@ -1,0 +1,171 @@
+"""A device in one file: all that it needs to take part, made by who enrols it and brought to it by a private way.
+
+The file holds the device's private keys: whoever reads it is that device. `install` makes the folder that a device
+works from; `renew` puts a later roster and TLS pair into such a folder, and leaves identity, policy and state alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from shuffledp_client.config import ClientConfig, load_member
+from shuffledp_core.config import load_config, parse_config
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
+from shuffledp_core.errors import ConfigError, MalformedDocumentError
+from shuffledp_core.keys import load_roster, read_file
+
+CONFIG: Final = "client.toml"
+_VERSION: Final = 1
+_NEW: Final = ".new"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_ROOT_KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything of one device. Keys and certificates are PEM, `settings` is the rest of its configuration, TOML."""
+
+    version: int = _VERSION
+    name: str
+    root_key: str
+    roster: Signed
+    credential: Signed
+    identity: str
+    tls: str
+    tls_key: str
+    settings: str
+
+    def __post_init__(self) -> None:
+        if self.version != _VERSION:
+            raise ValueError(f"version {self.version} is not understood; this software speaks version {_VERSION}")
+        if not _NAME.fullmatch(self.name) or not _ROOT_KEY.fullmatch(self.root_key):
+            raise ValueError("its name or root key is none")
+
+    def __repr__(self) -> str:
+        return f"<Bundle of {self.name}>"
+
+    def to_bytes(self) -> bytes:
+        """The file. It is a secret."""
+        return to_json(self)
+
+    def renewed(self) -> dict[str, bytes]:
+        """The files that end by themselves and are replaced by a later bundle."""
+        return {
+            "roster.json": self.roster.to_bytes(),
+            "keys/tls.pem": self.tls.encode(),
+            "keys/tls-key.pem": self.tls_key.encode(),
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """All files of the device's folder."""
+        head = (
+            f"# The device {self.name}, from its bundle. The policy is yours to change: deploy/config/client.toml\n"
+            f'keys = "keys"\nroster = "roster.json"\nroot_key = "{self.root_key}"\nstate = "state"\n\n'
+        )
+        return {
+            "keys/identity.pem": self.identity.encode(),
+            "keys/credential.json": self.credential.to_bytes(),
+            **self.renewed(),
+            CONFIG: (head + self.settings).encode(),
+        }
+
+
+def check_settings(settings: str) -> None:
+    """Raises `ConfigError` unless these settings, TOML, make a device's configuration."""
+    head = 'keys = "keys"\nroster = "roster.json"\nroot_key = "00"\nstate = "state"\n'
+    parse_config(f"{head}{settings}".encode(), ClientConfig, "the settings of a device", Path())
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The bundle in a file; nothing in it is believed yet. Raises `ConfigError`."""
+    data = read_file(path, "bundle")
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise ConfigError(f"{path} has {len(data)} bytes; no bundle is longer than {MAX_DOCUMENT_BYTES}")
+    try:
+        return from_json(data, Bundle)
+    except MalformedDocumentError as error:
+        raise ConfigError(f"{path} is no bundle of a device: {error}") from None  # what is in it stays out of logs
+
+
+def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
+    """Makes the device's folder, which must be empty or absent: its configuration, and the roster it lives by.
+
+    1. The files are written, mode 0600, into a new folder, mode 0700.
+    2. They are what a device can use: the roster is under the root key and current, the credential is of a population
+       and of the identity, the configuration parses.
+    3. Only then the folder gets its name; after an error there is nothing.
+
+    Raises:
+        ConfigError: the folder holds something or cannot be made; step 2, as `StaleRosterError` where it is the roster.
+        DocumentError: the roster is not under the root key.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the same device"
+        )
+    target = folder.resolve()
+    new = target.with_name(f".{target.name}{_NEW}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)  # of one that was killed
+        try:
+            (new / "keys").mkdir(parents=True)
+            for made in (new, new / "keys"):
+                made.chmod(0o700)
+            for name, data in bundle.files().items():  # 1
+                _write(new / name, data)
+            roster = _checked(new)  # 2
+            new.rename(target)  # 3
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
+    return load_config(folder / CONFIG, ClientConfig), roster
+
+
+def renew(bundle: Bundle, folder: Path) -> Roster:
+    """Puts roster and TLS pair of a later bundle of the same device into its folder; the roster it lives by now.
+
+    Raises:
+        ConfigError: it is another device's bundle or folder; `StaleRosterError`: the roster is no later one.
+    """
+    config = load_config(folder / CONFIG, ClientConfig)
+    own = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")
+    if (config.root_key, own) != (bundle.root_key, bundle.identity):
+        raise ConfigError(f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root key")
+    files = bundle.renewed()
+    parts = {name: folder / f"{name}{_NEW}" for name in files}
+    try:
+        for name, data in files.items():
+            parts[name].unlink(missing_ok=True)
+            _write(parts[name], data)
+        roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
+        for name, part in parts.items():
+            part.replace(folder / name)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder} ({error.strerror}); do it again") from error
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return roster
+
+
+def _checked(folder: Path) -> Roster:
+    config = load_config(folder / CONFIG, ClientConfig)
+    roster = load_roster(config.roster, config.root_key)
+    load_member(config.keys, roster)
+    config.require_addresses(roster)
+    return roster
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

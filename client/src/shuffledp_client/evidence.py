@@ -1,0 +1,183 @@
+"""Showing that messages were inside an acknowledged envelope, and are not on the board. Pure.
+
+A receipt says that an envelope was accepted, and nothing of what is in it: a user who invents messages could point at
+their absence. With symbols and seed anybody seals the envelope again, and its digest is the receipt's or is not. Then
+the messages were in it, every layer of them opened, and an honest route would have brought them to the board. Who sees
+the evidence learns the user's randomised report, and what it costs: the noise of that report protects the value still.
+docs/protocol.md, section "Evidence".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shuffledp_client.encoding import tagged
+from shuffledp_client.submission import PreparedSubmission, seal
+from shuffledp_client.verification import ANALYST, RoundDocuments, verify_documents
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Announcement, BatchHeader, Discard, Manifest, Receipt, Result, Roster
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.errors import DocumentError, EvidenceError, InvalidSubmissionError, UnknownCredentialError
+from shuffledp_core.keys import parse_hex_key, verify_from
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.seeds import SEED_BYTES, stream
+from shuffledp_core.onion.suites import suite_named
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One user's submission, opened: signed documents as they travelled, and the user's secret `symbols` and `seed`."""
+
+    announcement: Announcement
+    credential: Signed
+    claim: Signed
+    receipt: Signed
+    result: Signed
+    symbols: bytes
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return f"<Evidence of {self.credential.signer}>"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What evidence shows: so many messages of an acknowledged submission are missing, and one of these did it."""
+
+    round_id: str
+    missing: int
+    messages: int
+    suspects: tuple[str, ...]
+
+
+def gather(submission: PreparedSubmission, announcement: Announcement, receipt: Signed, result: Signed) -> Evidence:
+    """The bundle of a submission.
+
+    Raises:
+        EvidenceError: the suite draws its own ephemeral keys, so that nobody could check what the envelope held; the
+            bundle would give the report away and show nothing.
+    """
+    _check_reproducible(submission.geometry)
+    return Evidence(
+        announcement=announcement,
+        credential=submission.credential,
+        claim=submission.claim,
+        receipt=receipt,
+        result=result,
+        symbols=submission.symbols,
+        seed=submission.seed,
+    )
+
+
+def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
+    """Whether a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
+
+    1. Manifest, certificate, round keys and countersignatures are genuine and belong together.
+    2. Symbols and seed are of this round's lengths, every symbol is inside the alphabet, the suite is reproducible.
+    3. Sealed again under the manifest's round keys they give the envelope of claim and receipt: credential and claim
+       are genuine, and the entry node signed that it has accepted exactly this.
+    4. The analyst signed a result of this round, and it published this board.
+    5. At least one message stands nowhere on the board. A message that is there twice shows nothing here: an accomplice
+       of the user may have sent the copy.
+
+    Returns:
+        How many messages are missing, and who can have done it: the nodes of the route, and the analyst unless the last
+        node signed for this board. It does not say which of them.
+
+    Raises:
+        EvidenceError: step 2, 3, 4 or 5.
+        DocumentError: a document is not genuine (any step).
+    """
+    population = evidence.credential.signer
+    documents = verify_documents(evidence.announcement, roster, population)  # 1
+    geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
+    messages = _messages(evidence, documents)  # 2
+    _check_acknowledged(evidence, documents, roster)  # 3
+    result = verify_from(roster.the(ANALYST), evidence.result, Result)  # 4
+    if (result.deployment, result.round_id) != (documents.manifest.deployment, round_id):
+        raise EvidenceError(f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}")
+    if result.board_digest is None:
+        raise EvidenceError("the round has no board: a round that failed broke no receipt")
+    if digest(board) != result.board_digest or len(board) % geometry.plain_bytes:
+        raise EvidenceError("the board is not the one whose digest the analyst signed; fetch it again")
+    missing = int(_absent(geometry, board, messages).sum())  # 5
+    if not missing:
+        raise EvidenceError("every message of the submission is on the board: nobody cheated this user")
+    return Shown(round_id, missing, geometry.messages_per_user, _suspects(result, documents))
+
+
+def still_open(announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]) -> tuple[str, ...]:
+    """The nodes of a kept round that have not signed that nothing of it left them and nothing will.
+
+    While there is one, a board of the round may exist or come, and a "failed" of the analyst alone settles nothing.
+    What is not genuine among the discards counts for nothing.
+    """
+    manifest = from_json(announcement.manifest.body, Manifest)
+    unforwarded = {signed.signer for signed in discards if _is_clean(signed, roster, manifest.round_id)}
+    return tuple(key.signer for key in manifest.route if key.signer not in unforwarded)
+
+
+def _is_clean(signed: Signed, roster: Roster, round_id: str) -> bool:
+    try:
+        discard = verify_from(roster.party(signed.signer), signed, Discard)
+    except DocumentError:
+        return False
+    return (discard.round_id, discard.node, discard.forwarded) == (round_id, signed.signer, False)
+
+
+def _check_reproducible(geometry: Geometry) -> None:
+    if not suite_named(geometry.suite).reproducible:
+        raise EvidenceError(
+            f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that nobody can show: "
+            "what an envelope held stays the user's word. Only a sealed-box round gives evidence"
+        )
+
+
+def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
+    geometry, alphabet = documents.manifest.geometry, documents.certificate.mechanism.alphabet
+    _check_reproducible(geometry)
+    width = geometry.symbol_bytes
+    if len(evidence.seed) != SEED_BYTES or len(evidence.symbols) != width * geometry.messages_per_user:
+        raise EvidenceError("seed or symbols have not the lengths of this round")
+    symbols = (evidence.symbols[start : start + width] for start in range(0, len(evidence.symbols), width))
+    if any(int.from_bytes(symbol, "big") >= alphabet for symbol in symbols):
+        raise EvidenceError("a symbol is outside the round's alphabet: no honest client sends it, nobody counts it")
+    return b"".join(tagged(geometry, evidence.symbols, stream(evidence.seed)))
+
+
+def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: Roster) -> None:
+    geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
+    population = roster.population(evidence.credential.signer)
+    enrolment = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
+    envelope = seal(geometry, round_id, documents.public_keys, evidence.symbols, evidence.seed)
+    try:
+        who = check_submission(round_id, population.name, enrolment, evidence.credential, evidence.claim, envelope)
+    except (InvalidSubmissionError, UnknownCredentialError) as error:
+        raise EvidenceError(f"the credential's key did not claim to have sent these messages: {error}") from error
+    receipt = verify_from(documents.route[0], evidence.receipt, Receipt)
+    if (receipt.round_id, receipt.credential, receipt.submission_digest) != (round_id, who, digest(envelope)):
+        raise EvidenceError("the receipt is for another submission than these messages make")
+
+
+def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
+    """For each message, whether it stands nowhere on the board.
+
+    numpy ignores zeros at the end of such texts; among texts of one width that loses no difference.
+    """
+    rows = f"S{geometry.plain_bytes}"
+    absent: npt.NDArray[np.bool_] = np.isin(np.frombuffer(messages, rows), np.frombuffer(board, rows), invert=True)
+    return absent
+
+
+def _suspects(result: Result, documents: RoundDocuments) -> tuple[str, ...]:
+    nodes = tuple(party.name for party in documents.route)
+    try:
+        last = verify_from(documents.route[-1], result.headers[-1], BatchHeader)
+    except (DocumentError, IndexError):
+        return (*nodes, ANALYST)
+    delivered = (last.round_id, last.digest) == (result.round_id, result.board_digest)
+    return nodes if delivered else (*nodes, ANALYST)

@@ -1,0 +1,114 @@
+"""From the last node's packed batch to symbol counts. Pure: bytes in, counts or one typed error out.
+
+A plain message is `symbol || tag`: the symbol big endian in `geometry.symbol_bytes`, then the receipt tag.
+docs/protocol.md, section "Board".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import BadBatchError, CountMismatchError
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+
+Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
+"""Packed records; a memory-mapped file for a large board."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A counted board.
+
+    Attributes:
+        messages: all that stand on it.
+        counts: how often each symbol occurs among the messages that count.
+        outside: messages with a symbol outside the alphabet; they do not count.
+        repeated: messages with a symbol of the alphabet whose tag stands on the board more than once; none of those
+            that share it counts, since nobody can tell which is right.
+    """
+
+    messages: int
+    counts: tuple[int, ...]
+    outside: int = 0
+    repeated: int = 0
+
+    @property
+    def invalid(self) -> int:
+        """Messages that do not count: no client that follows the protocol sends them."""
+        return self.outside + self.repeated
+
+
+def decode(packed: Bytes, geometry: Geometry, alphabet: int, accepted: int, dropped: int = 0) -> Board:
+    """Checks the length of a batch and counts its symbols; steps of docs/protocol.md, "Board".
+
+    1. A whole number of records.
+    2. As many as accepted reports times messages per report, less those that the nodes dropped.
+    3. Messages with a symbol outside the alphabet are left out, and counted.
+    4. So are those whose receipt tag occurs more than once.
+
+    One client can send what steps 3 and 4 leave out. It must not cost the others their answer, nor their budget.
+
+    Args:
+        packed: the batch as it was delivered.
+        geometry: lengths of the round.
+        alphabet: number of different symbols of the mechanism.
+        accepted: reports that the entry node accepted, at least 1.
+        dropped: onions that the nodes of the route say they dropped.
+
+    Raises:
+        BadBatchError: step 1.
+        CountMismatchError: step 2.
+    """
+    data = np.frombuffer(packed, dtype=np.uint8) if not isinstance(packed, np.ndarray) else packed
+    if len(data) % geometry.plain_bytes:  # 1
+        raise BadBatchError(
+            f"{len(data)} bytes are not a whole number of {geometry.plain_bytes}-byte messages: the batch is torn"
+        )
+    records = data.reshape(-1, geometry.plain_bytes)
+    expected = accepted * geometry.messages_per_user - dropped
+    if len(records) != expected:  # 2
+        raise CountMismatchError(
+            f"the last node delivered {len(records)} messages where {accepted} accepted reports make {expected}, "
+            f"{dropped} being dropped"
+        )
+    symbols = _symbols(records[:, : geometry.symbol_bytes])
+    inside = symbols < alphabet  # 3
+    unique = ~_shared(records[:, geometry.symbol_bytes :])  # 4
+    counts = np.bincount(symbols[inside & unique], minlength=alphabet)
+    return Board(
+        messages=len(records),
+        counts=tuple(counts.tolist()),
+        outside=int(np.count_nonzero(~inside)),
+        repeated=int(np.count_nonzero(inside & ~unique)),
+    )
+
+
+def _symbols(columns: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    symbols = np.zeros(len(columns), dtype=np.uint32)
+    for column in columns.T:
+        symbols = (symbols << np.uint32(8)) | column
+    return symbols
+
+
+def _shared(tags: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which rows occur more than once; exact for every input.
+
+    Halves are sorted first, and only rows whose first half repeats are compared whole.
+    """
+    half = TAG_BYTES // 2
+    first = np.ascontiguousarray(tags[:, :half]).view(np.uint64).ravel()
+    ordered = np.sort(first)
+    suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    shared = np.zeros(len(tags), dtype=bool)
+    if not len(suspects):
+        return shared
+    among = np.flatnonzero(np.isin(first, suspects))
+    second = np.ascontiguousarray(tags[among, half:]).view(np.uint64).ravel()
+    order = np.lexsort((second, first[among]))
+    ranked = np.stack([first[among][order], second[order]])
+    same = np.all(ranked[:, 1:] == ranked[:, :-1], axis=0)
+    shared[among[order[np.concatenate(([False], same)) | np.concatenate((same, [False]))]]] = True
+    return shared

@@ -1,0 +1,58 @@
+"""What command lines share: text on terminals that lack its letters, and a last line when something went wrong."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import sys
+import unicodedata
+from typing import Final
+
+_PLAIN: Final = {
+    "ε": "eps", "δ": "delta", "σ": "sigma", "λ": "lambda", "Σ": "sum", "±": "+/-", "≤": "<=", "≥": ">=", "∞": "inf",
+    "–": "-", "—": "-", "…": "...", "×": "x", "·": ".", "•": "*", "✓": "ok", "µ": "u", "μ": "u", "→": "->", "²": "^2",
+    "“": '"', "”": '"', "‘": "'", "’": "'",
+}  # fmt: skip
+"""Letters and signs of the field in ASCII."""
+
+_HANDLER: Final = "shuffledp-plain"
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """In place of what the terminal has no letters for: words of the field, letters without accents, lines as lines."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_letter, error.object[error.start : error.end])), error.end
+
+
+def _letter(letter: str) -> str:
+    if letter in _PLAIN:
+        return _PLAIN[letter]
+    if "─" <= letter <= "╿":  # box drawing
+        return {"─": "-", "━": "-", "═": "=", "│": "|", "┃": "|", "║": "|"}.get(letter, "+")
+    bare = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return bare or "?"
+
+
+def prepare_terminal() -> None:
+    """Lets standard output and error write every text, whatever letters they have."""
+    codecs.register_error(_HANDLER, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def say_error(line: str) -> None:
+    """A last line on standard error, if it is still there: a terminal that hung up takes nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+
+def explain(error: OSError) -> str:
+    """An error of the operating system in words, with the file it is about."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, BrokenPipeError):
+        return "whoever read the output has gone"
+    return reason if error.filename is None else f"{error.filename}: {reason}"

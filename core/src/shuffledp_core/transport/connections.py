@@ -1,0 +1,195 @@
+"""The connections of a service: how many there are, and the end of those that are in nobody's interest.
+
+gRPC accepts for itself, bounds connections for all callers alike, and has no call in Python that ends one. A caller
+that holds back its flow control therefore keeps what was meant for it for as long as its connection lives, and whoever
+comes first keeps the others out. So we look at our own descriptors: a socket that was accepted on our port is told to
+the kernel as shut down, and gRPC sees what it sees when a peer hangs up. Nothing is read from such a socket, nothing
+is closed behind gRPC's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import stat
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from heapq import heapify, heapreplace
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from random import SystemRandom
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+import structlog
+
+from shuffledp_core.config import Limits
+
+Peer: TypeAlias = tuple[str, int]
+"""Address and port of the other side of a connection."""
+
+LOOK_SECONDS: Final = 0.25
+"""How often connections are counted and overdue callers looked for."""
+
+PAUSE_SECONDS: Final = 0.1
+"""At most so often they are gone through, however much there is to end."""
+
+MANY_KNOWN: Final = 1000
+"""Connections of parties after which those that are gone are forgotten."""
+
+OTHER_DESCRIPTORS: Final = 1024
+"""What a service needs beside connections: rounds, ledgers, boards, threads, libraries."""
+
+_DESCRIPTORS: Final = Path("/dev/fd")
+"""This process's own open files, on Linux and macOS."""
+
+
+def peer_of(text: str) -> Peer | None:
+    """The peer that gRPC writes as `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`; None for other kinds of sockets."""
+    kind, _, rest = unquote(text).partition(":")
+    host, _, port = rest.rpartition(":")
+    return _peer(host.strip("[]"), int(port)) if kind in {"ipv4", "ipv6"} else None
+
+
+def _peer(host: str, port: int) -> Peer:
+    address = ip_address(host.partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address), port
+
+
+def allow_descriptors(limits: Limits) -> None:
+    """Raises the soft limit of open files to what the limits need; says so in the log when the hard one is lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.accepted + OTHER_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        structlog.get_logger().warning(
+            "too few open files for the connections that the limits allow", allowed=allowed, wanted=wanted
+        )
+
+
+class Connections:
+    """The accepted connections of one service. `look` is called before every count, to ask who is overdue."""
+
+    def __init__(self, limits: Limits, look: Callable[[], None]) -> None:
+        self._limits = limits
+        self._look = look
+        self._port = 0
+        self._calls: Counter[str] = Counter()
+        self._known: set[str] = set()
+        self._ending: set[str] = set()
+        self._ages: dict[Peer, None] = {}
+        self._wanted = asyncio.Event()
+
+    def begin(self, peer: str, *, known: bool) -> None:
+        """A call begins on this connection; `known`: a party's or an operator's, which is none of the surplus."""
+        self._calls[peer] += 1
+        if known:
+            self._known.add(peer)
+
+    def end(self, peer: str) -> None:
+        """The call is over."""
+        self._calls[peer] -= 1
+        if not self._calls[peer]:
+            del self._calls[peer]
+
+    def hang_up(self, peer: str) -> None:
+        """Ends this connection, in a moment."""
+        self._ending.add(peer)
+        self._wanted.set()
+
+    async def watch(self, port: int) -> None:
+        """Until cancelled: keeps the connections on this port of ours within the limits."""
+        self._port = port
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            self._look()
+            if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
+                self._go_through()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _crowded(self) -> bool:
+        """Whether there may be too many. It counts all descriptors, which costs next to nothing."""
+        return len(_open_descriptors()) > self._limits.connections
+
+    def _go_through(self) -> None:
+        found = dict(self._accepted())
+        self._known = {peer for peer in self._known if peer_of(peer) in found}
+        ending = {peer for peer in map(peer_of, self._ending) if peer in found}
+        self._ending.clear()
+        ending |= self._surplus(found, len(found) - len(ending) - self._limits.connections)
+        for peer in ending:
+            self._shut(found[peer], peer)
+        if ending:
+            structlog.get_logger().info("connections ended", number=len(ending), left=len(found) - len(ending))
+
+    def _surplus(self, found: dict[Peer, int], number: int) -> set[Peer]:
+        """So many strangers, one after the other from the address that has most: those without a call, oldest first."""
+        new = [peer for peer in found if peer not in self._ages]
+        SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
+        self._ages = {peer: None for peer in [*self._ages, *new] if peer in found}
+        known, calling = set(map(peer_of, self._known)), set(map(peer_of, self._calls))
+        strangers = [peer for peer in self._ages if peer not in known]
+        strangers.sort(key=calling.__contains__)
+        queues: dict[str, deque[Peer]] = {}
+        for peer in strangers:
+            queues.setdefault(peer[0], deque()).append(peer)
+        largest = [(-len(queue), host) for host, queue in queues.items()]
+        heapify(largest)
+        chosen: set[Peer] = set()
+        for _ in range(min(number, len(strangers))):
+            size, host = largest[0]
+            heapreplace(largest, (size + 1, host))
+            chosen.add(queues[host].popleft())
+        return chosen
+
+    def _accepted(self) -> Iterator[tuple[Peer, int]]:
+        for descriptor in _open_descriptors():
+            peer = self._peer_at(descriptor)
+            if peer is not None:
+                yield peer, descriptor
+
+    def _peer_at(self, descriptor: int) -> Peer | None:
+        """Who is at the other end of an accepted connection; None for any other descriptor."""
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                return None
+            with _borrowed(descriptor) as one:
+                if one.family not in {socket.AF_INET, socket.AF_INET6} or one.getsockname()[1] != self._port:
+                    return None
+                return _peer(*one.getpeername()[:2])
+        except OSError:  # closed meanwhile, or the listening socket itself, which has no peer
+            return None
+
+    def _shut(self, descriptor: int, peer: Peer) -> None:
+        if self._peer_at(descriptor) == peer:  # gRPC's threads may have closed it, and others taken the number
+            with suppress(OSError), _borrowed(descriptor) as one:
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _open_descriptors() -> Sequence[int]:
+    """Our own; all that are possible when there is none left to list them with."""
+    try:
+        return [int(one.name) for one in _DESCRIPTORS.iterdir()]
+    except OSError:
+        return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """The socket behind a descriptor that stays its owner's."""
+    one = socket.socket(fileno=descriptor)
+    try:
+        yield one
+    finally:
+        one.detach()

@@ -1,0 +1,122 @@
+"""What a service holds for callers that keep it waiting, and for how long.
+
+A caller is waited for twice: for its request, and until it has taken in the answer. Both cost memory, so both are
+bounded in number and in time (`Limits`). When there is no room left, one of the many gives way (`Crowd`): whoever
+means it needs a moment and one call, and whoever wants to shut the others out has to hold still on many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import grpc
+
+from shuffledp_core.config import Limits
+from shuffledp_core.errors import BusyError
+from shuffledp_core.transport.connections import Connections
+from shuffledp_core.transport.crowd import Crowd
+
+Context = grpc.aio.ServicerContext[Any, Any]
+T = TypeVar("T")
+
+
+class Line:
+    """Callers whose requests are waited for: at most `places`, each for at most `seconds`."""
+
+    def __init__(self, places: int, seconds: float) -> None:
+        self._places = places
+        self._seconds = seconds
+        self._waiting: Crowd[asyncio.Timeout] = Crowd()
+
+    async def wait(self, arrival: Awaitable[T], peer: str) -> T:
+        """What arrives from a peer. Raises `BusyError` when it does not in time, or when others need the place."""
+        pushed = False
+        try:
+            async with asyncio.timeout(self._seconds) as scope:
+                self._enter(scope, peer)
+                try:
+                    return await arrival
+                finally:
+                    pushed = scope not in self._waiting
+                    self._waiting.discard(scope)
+        except TimeoutError as error:
+            if pushed:
+                raise BusyError("too many callers keep this party waiting; call again, and send at once") from error
+            raise BusyError(
+                f"the call did not begin within {self._seconds:g} s; call again, and send at once"
+            ) from error
+
+    def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
+        self._waiting.add(scope, peer)
+        if len(self._waiting) > self._places:
+            leaving = self._waiting.take_one()
+            if not leaving.expired():
+                leaving.reschedule(0.0)
+
+
+class Doorway:
+    """All callers of one service, and their `connections`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.connections = Connections(limits, self._give_up_overdue)
+        self._lines: dict[str, Line] = {}
+        self._unread: Crowd[Context] = Crowd()
+        self._since: dict[Context, float] = {}
+        self._of_parties: Counter[str] = Counter()
+
+    def enter(self, context: Context, peer: str, party: str | None) -> None:
+        """A call of a party (or an operator) begins, or of a device. Raises `BusyError` for one too many of a party."""
+        self.connections.begin(peer, known=party is not None)
+        _when_over(context, lambda: self.connections.end(peer))
+        if party is not None:
+            self._of_parties[party] += 1
+            _when_over(context, lambda: self._of_parties.subtract([party]))
+            if self._of_parties[party] > self._limits.party_calls:
+                raise BusyError(f"{party!r} has {self._limits.party_calls} calls under way; end some of them")
+
+    def line(self, who: str) -> Line:
+        """Where callers of one kind stand while their requests are waited for."""
+        return self._lines.setdefault(who, Line(self._limits.silent_calls, self._limits.request_seconds))
+
+    @contextmanager
+    def sending(self, context: Context) -> Iterator[None]:
+        """The block sends a message of a stream, and ends when it is taken in."""
+        self._waits(context)
+        try:
+            yield
+        finally:
+            self._taken_in(context)
+
+    def answered(self, context: Context) -> None:
+        """The only answer of a call is about to be sent; it is taken in when the call is over."""
+        self._waits(context)
+        _when_over(context, lambda: self._taken_in(context))
+
+    def _waits(self, context: Context) -> None:
+        self._unread.add(context, context.peer())
+        self._since[context] = time.monotonic()
+        if len(self._unread) > self._limits.unread_answers:
+            self._give_up(self._unread.take_one())
+
+    def _taken_in(self, context: Context) -> None:
+        self._unread.discard(context)
+        self._since.pop(context, None)
+
+    def _give_up_overdue(self) -> None:
+        latest = time.monotonic() - self._limits.answer_seconds
+        for context in [context for context, since in self._since.items() if since <= latest]:
+            self._give_up(context)
+
+    def _give_up(self, context: Context) -> None:
+        self._taken_in(context)
+        self.connections.hang_up(context.peer())
+
+
+def _when_over(context: Context, then: Callable[[], object]) -> None:
+    context.add_done_callback(lambda _context: then())  # type: ignore[arg-type] # the stubs want a class of their own

@@ -1,0 +1,131 @@
+"""Which genuine credentials count no longer: those that were withdrawn, and those that have expired.
+
+Who enrols a population signs one complete list of withdrawn credentials after the other, each with the next serial. The
+entry node looks at the file before every submission and reads it when it has changed. The newest list that it ever
+believed stays in its state folder: no older, torn or missing file brings a credential back.
+docs/protocol.md, "Submit".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import Credential, Population, Roster, Withdrawals
+from shuffledp_core.documents.signed import Signed, verify
+from shuffledp_core.documents.submission import credential_id
+from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, WithdrawnCredentialError
+from shuffledp_core.keys import read_file
+from shuffledp_shuffler.files import make_folder, write_atomic
+
+_KEPT: Final = "withdrawals"
+"""Folder below the state folder: the newest list of every population."""
+
+Stamp = tuple[int, int, int] | None
+"""By what a change of a file is noticed; None: there is none."""
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list that is believed, and the file in which it was last looked for."""
+
+    serial: int
+    digest: str
+    credentials: frozenset[str]
+    stamp: Stamp = None
+
+
+_NOBODY: Final = _List(0, "", frozenset())
+
+
+class Admission:
+    """The lists of a node's populations. `folder` holds `<population>.json`; None: nobody is ever withdrawn."""
+
+    def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
+        """Reads what is there. Raises `ConfigError` for a list that cannot be believed where none is kept either."""
+        self._folder = folder
+        self._kept = state / _KEPT
+        self._populations = {population.name: population for population in roster.populations}
+        self._lists: dict[str, _List] = {}
+        if folder is not None:
+            for population in roster.populations:
+                self._lists[population.name] = self._remembered(population)
+                self._look(population, first=not self._lists[population.name].serial)
+
+    def refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
+        """Why a genuine credential does not count at `now` (milliseconds since 1970); None while it does."""
+        if credential.expires_at is not None and now >= credential.expires_at:
+            return WithdrawnCredentialError(
+                f"the credential expired at {credential.expires_at}, it is {now}; enrol again"
+            )
+        population = self._populations.get(credential.population)
+        if self._folder is None or population is None:
+            return None
+        self._look(population)
+        if credential_id(credential) in self._lists[population.name].credentials:
+            return WithdrawnCredentialError(
+                f"the credential was withdrawn by who enrols users of {population.name!r}; ask there"
+            )
+        return None
+
+    def _remembered(self, population: Population) -> _List:
+        file = self._kept / f"{population.name}.json"
+        if not file.exists():
+            return _NOBODY
+        try:
+            return _believed(read_file(file, "withdrawals"), population)
+        except DocumentError as error:  # such as after a change of the enrolment key, which ends all old credentials
+            structlog.get_logger().warning("kept withdrawals are not used", file=str(file), reason=str(error))
+            return _NOBODY
+
+    def _look(self, population: Population, *, first: bool = False) -> None:
+        """Takes over the list in the file if it has changed and is newer."""
+        if self._folder is None:
+            return
+        file, known = self._folder / f"{population.name}.json", self._lists[population.name]
+        stamp = _stamp(file)
+        if stamp == known.stamp and not first:
+            return
+        found = known
+        if stamp is not None:
+            try:
+                found = self._newer(read_file(file, "withdrawals"), population, known)
+            except (DocumentError, ConfigError) as error:
+                if first:
+                    raise ConfigError(f"cannot use the withdrawals {file}: {error}") from error
+                structlog.get_logger().error("withdrawals not taken over", file=str(file), reason=str(error))
+        elif known.serial:
+            structlog.get_logger().warning("no withdrawals there, the last ones stay", file=str(file))
+        self._lists[population.name] = _List(found.serial, found.digest, found.credentials, stamp)
+
+    def _newer(self, data: bytes, population: Population, known: _List) -> _List:
+        found = _believed(data, population)
+        if found.serial < known.serial or (found.serial == known.serial and found.digest != known.digest):
+            raise ForeignDocumentError(f"a list of serial {found.serial} does not replace the one of {known.serial}")
+        if found.serial > known.serial:
+            make_folder(self._kept)
+            write_atomic(self._kept / f"{population.name}.json", data)
+            structlog.get_logger().info(
+                "withdrawals", population=population.name, serial=found.serial, credentials=len(found.credentials)
+            )
+        return found
+
+
+def _believed(data: bytes, population: Population) -> _List:
+    signed = Signed.from_bytes(data)
+    said = verify(signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key))
+    if said.population != population.name or said.serial < 1:
+        raise ForeignDocumentError(f"withdrawals {said.serial} of {said.population[:80]!r}, not of {population.name!r}")
+    return _List(said.serial, document_digest(signed), frozenset(said.credentials))
+
+
+def _stamp(file: Path) -> Stamp:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,131 @@
+"""Room for the envelopes that are on their way: how many, how many bytes of them, and how slowly they may come.
+
+Whoever gets here has shown a credential of the population. That bounds what it can hold: one upload a credential, and
+the place in it for as long as bytes arrive at the rate that is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from shuffledp_core.errors import BadBatchError, BusyError, InvalidSubmissionError
+from shuffledp_core.transport.chunks import CHUNK_BYTES, Offsets
+
+Chunks: TypeAlias = AsyncIterator[tuple[int, bytes]]
+"""(offset, bytes) as they arrive."""
+
+GRACE_SECONDS: Final = 10.0
+"""What an upload may stand still in all: a lost packet or two."""
+
+REPEATS: Final = 8
+"""Calls of one credential, one under way and the others waiting for it: a device that lost its answers."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What `Uploads` lets in.
+
+    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place; one upload takes at most
+    `seconds`, and brings at least `rate` bytes a second.
+    """
+
+    places: int
+    size: int
+    line: int
+    seconds: float
+    rate: float
+
+
+@dataclass
+class _Turn:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    calls: int = 0
+
+
+class Uploads:
+    """The uploads of a node, of all its rounds. Used from one event loop."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._turns: dict[tuple[str, str], _Turn] = {}
+        self._head = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._waiting = self._count = self._bytes = 0
+
+    @asynccontextmanager
+    async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
+        """One call of a credential after the other; whether another one was waited for. `BusyError` for too many."""
+        key = (round_id, credential)
+        turn = self._turns.setdefault(key, _Turn())
+        if turn.calls >= REPEATS:
+            raise BusyError("this credential has calls enough under way here; wait for one of them")
+        repeated = turn.calls > 0
+        turn.calls += 1
+        try:
+            async with turn.lock:
+                yield repeated
+        finally:
+            turn.calls -= 1
+            if not turn.calls:
+                del self._turns[key]
+
+    @asynccontextmanager
+    async def place(self, length: int) -> AsyncIterator[None]:
+        """Room for an envelope, in the order of arrival. `BusyError` when too many wait for it already.
+
+        An envelope that is longer than all bytes that are allowed gets its place when it is the only one.
+        """
+        await self._come_in(length)
+        try:
+            yield
+        finally:
+            self._count -= 1
+            self._bytes -= length
+            self._room.set()
+
+    async def _come_in(self, length: int) -> None:
+        if self._waiting >= self._bounds.line:
+            raise BusyError(f"{self._waiting} submissions wait for a place here; send it again later")
+        self._waiting += 1
+        try:
+            async with self._head:
+                while self._full(length):
+                    self._room.clear()
+                    await self._room.wait()
+                self._count += 1
+                self._bytes += length
+        finally:
+            self._waiting -= 1
+
+    def _full(self, length: int) -> bool:
+        too_long = self._bytes + length > self._bounds.size
+        return self._count >= self._bounds.places or (too_long and self._count > 0)
+
+    async def gather(self, chunks: Chunks, total: int) -> bytes:
+        """The whole envelope. `InvalidSubmissionError` for a torn one or another length, `BusyError` for a slow one."""
+        offsets, envelope = Offsets(total), bytearray()
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(began + self._patience(offsets)) as scope:
+                async for offset, data in chunks:
+                    offsets.accept(offset, len(data))
+                    envelope += data
+                    scope.reschedule(began + self._patience(offsets))
+            offsets.finish()
+        except BadBatchError as error:
+            raise InvalidSubmissionError(f"the envelope must have {total} bytes: {error}") from error
+        except TimeoutError as error:
+            raise BusyError(
+                f"{offsets.received} of {total} bytes of the envelope did arrive, too slowly: it may take "
+                f"{self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a second; send it again"
+            ) from error
+        return bytes(envelope)
+
+    def _patience(self, offsets: Offsets) -> float:
+        """Seconds from the beginning until the next chunk must be here: bytes that arrive buy time."""
+        following = min(offsets.received + CHUNK_BYTES, offsets.total)
+        return min(self._bounds.seconds, GRACE_SECONDS + following / self._bounds.rate)

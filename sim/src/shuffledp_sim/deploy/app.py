@@ -1,0 +1,60 @@
+"""`shuffledp deploy`: makes, starts, stops and shows a deployment in one folder. docs/by-hand.md types it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+deploy_app = typer.Typer(help="A deployment in one folder, its parties as processes of this machine.")
+
+Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
+
+
+@deploy_app.command("init")
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    *,
+    devices: Annotated[int, typer.Option(min=1, max=1000, help="Devices, device-1 and so on.")] = 5,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
+) -> None:
+    """Makes keys, configurations on free ports of this machine, and devices that take part in the sample round."""
+    from shuffledp_sim.deploy.making import make, sample_round
+
+    deployment = make(folder, devices=devices, nodes=nodes)
+    parties = len(deployment.roster.parties)
+    typer.echo(f"{parties} parties, a broker and {devices} devices are in {folder}. Next:")
+    typer.echo(f"  shuffledp deploy start {folder}")
+    typer.echo(f"  {sample_round(folder, devices)}")
+    typer.echo(f"  shuffledp-client submit --config {folder}/device-1.toml --value 3        # and so on, each device")
+
+
+@deploy_app.command("start")
+def start(folder: Folder) -> None:
+    """Starts what does not run, and returns when all are healthy. They stay when this terminal is closed."""
+    from shuffledp_sim.deploy.running import start_all
+
+    started = start_all(folder)
+    typer.echo(f"started: {', '.join(started)}" if started else "all of it runs already")
+
+
+@deploy_app.command("stop")
+def stop(folder: Folder) -> None:
+    """Stops all of it; keys, ledger and results stay."""
+    from shuffledp_sim.deploy.running import stop_all
+
+    stopped = stop_all(folder)
+    typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing of it runs")
+
+
+@deploy_app.command("status")
+def status(folder: Folder) -> None:
+    """Shows who runs, where, and how it is; exit code 1 unless all are healthy."""
+    from shuffledp_sim.deploy.running import look
+
+    found = look(folder)
+    for state in found:
+        typer.echo(f"{state.name:12} {state.address:22} {state.health}")
+    if any(state.health != "healthy" for state in found):
+        raise typer.Exit(1)

@@ -1,0 +1,118 @@
+"""A process that outlives who started it, and is found again: by a lock that it holds for as long as it lives.
+
+A number in a file may be another process tomorrow. Here the file is locked, too, through a descriptor that the process
+inherits: whoever finds the lock taken knows that the number is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+STOP_SECONDS: Final = 10.0
+"""How long a process may take to stop before it is killed; above the services' own grace period."""
+
+_POLL_SECONDS: Final = 0.05
+
+_NUMBERED: Final = 'echo $$ > "$0"; exec "$@"'
+"""The process writes its number itself: it must be known also when whoever started it ends in the next moment."""
+
+
+@dataclass(frozen=True)
+class Detached:
+    """One process of a deployment in `folder`, with its own session, its log and its lock."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where it writes both of its streams."""
+        return self.folder / "log" / f"{self.name}.log"
+
+    @property
+    def _lock(self) -> Path:
+        return self.folder / "run" / f"{self.name}.pid"
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        with contextlib.suppress(FileNotFoundError), self._lock.open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def start(self) -> None:
+        """Starts it, unless it runs. It gets no terminal, and no signal of the one that started it."""
+        for path in (self._lock, self.log):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock.open("ab") as lock, self.log.open("ab") as log:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            lock.truncate(0)
+            process = subprocess.Popen(  # noqa: S603 - our own command lines
+                ("/bin/sh", "-c", _NUMBERED, str(self._lock), *self.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(lock.fileno(),),
+            )
+            process.returncode = 0  # nobody here waits for it
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM to it and all of its children."""
+        if self.running:
+            self._signal(signal.SIGTERM)
+
+    def clear(self) -> None:
+        """Waits for its end, and kills what is left of its group: also the children of one that was killed."""
+        deadline, was_running = time.monotonic() + STOP_SECONDS, self.running
+        while self.running and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        if was_running or not _exists(self._pid()):
+            self._signal(signal.SIGKILL)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
+    def last_words(self) -> str:
+        """The last line of its log, for error messages."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1] if lines else "it left no log"
+
+    def _pid(self) -> int | None:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int(self._lock.read_text())
+        return None
+
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self._pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
+
+def _exists(pid: int | None) -> bool:
+    """Whether a process has this number: then its group may be a stranger's."""
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

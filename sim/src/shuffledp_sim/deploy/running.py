@@ -1,0 +1,153 @@
+"""Starts, stops and looks at the processes of a deployment that `shuffledp deploy init` made."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.config import BrokerConfig, load_config
+from shuffledp_core.errors import ConfigError, ShuffleDPError
+from shuffledp_core.transport.probe import ProbedConfig, probe
+from shuffledp_sim.deploy.detached import Detached
+from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, open_deployment
+
+START_SECONDS: Final = 120.0
+"""How long a process may take until it is healthy; on an idle machine about two."""
+
+_POLL_SECONDS: Final = 0.1
+
+BROKER: Final = "broker"
+_PROGRAMS: Final = {
+    "node": "shuffledp_shuffler.cli",
+    ANALYST: "shuffledp_analyst.cli",
+    ACCOUNTANT: "shuffledp_accountant.cli",
+}
+
+
+class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    broker: BrokerConfig
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process and how to ask it: a party by its configuration, the broker by its address."""
+
+    process: Detached
+    address: str
+    config: ProbedConfig | None
+
+    @property
+    def name(self) -> str:
+        """The party's name, or "broker"."""
+        return self.process.name
+
+    async def answers(self) -> bool:
+        """Whether it serves."""
+        try:
+            if self.config is not None:
+                await probe(self.config)
+            else:
+                host, _, port = self.address.rpartition(":")
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.close()
+        except (ShuffleDPError, OSError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class State:
+    """How a process is: "healthy", "not healthy" or "stopped"."""
+
+    name: str
+    address: str
+    health: str
+
+
+def members(folder: Path) -> list[Member]:
+    """All processes of the deployment, the broker first.
+
+    Raises:
+        ConfigError: the folder is no deployment, or a configuration in it cannot be used.
+    """
+    folder = folder.resolve()
+    roster = open_deployment(folder / "keys").roster
+    broker = load_config(folder / f"{ANALYST}.toml", _Announcing).broker
+    found = [_member(folder, BROKER, ("shuffledp_sim.system.broker", str(broker.port)), f"{broker.host}:{broker.port}")]
+    for party in roster.parties:
+        file = folder / f"{party.name}.toml"
+        config = load_config(file, ProbedConfig)
+        program = (_PROGRAMS[party.role], "--config", str(file))
+        found.append(_member(folder, party.name, program, config.listen, config))
+    return found
+
+
+def _member(
+    folder: Path, name: str, program: tuple[str, ...], address: str, config: ProbedConfig | None = None
+) -> Member:
+    return Member(Detached(name, (sys.executable, "-m", *program), folder), address, config)
+
+
+def start_all(folder: Path) -> list[str]:
+    """Starts what does not run and waits until all are healthy; the names of what it started.
+
+    Raises:
+        ConfigError: one of them did not start; what was started is stopped again.
+    """
+    everybody = members(folder)
+    begun = [member for member in everybody if not member.process.running]
+    try:
+        for member in begun:
+            member.process.start()
+        asyncio.run(_until_healthy(everybody))
+    except BaseException:
+        _stop(begun)
+        raise
+    return [member.name for member in begun]
+
+
+def stop_all(folder: Path) -> list[str]:
+    """Stops everything; the names of what ran."""
+    everybody = members(folder)
+    ran = [member.name for member in everybody if member.process.running]
+    _stop(everybody)
+    return ran
+
+
+def look(folder: Path) -> list[State]:
+    """How every process is now."""
+
+    async def health(member: Member) -> str:
+        if not member.process.running:
+            return "stopped"
+        return "healthy" if await member.answers() else "not healthy"
+
+    async def ask() -> list[State]:
+        return [State(member.name, member.address, await health(member)) for member in members(folder)]
+
+    return asyncio.run(ask())
+
+
+def _stop(some: list[Member]) -> None:
+    for member in some:
+        member.process.ask_to_stop()
+    for member in some:
+        member.process.clear()
+
+
+async def _until_healthy(everybody: list[Member]) -> None:
+    async def until(member: Member) -> None:
+        while not await member.answers():
+            if not member.process.running:
+                raise ConfigError(f"{member.name} did not start: {member.process.last_words()}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            for member in everybody:
+                await until(member)
+    except TimeoutError as error:
+        raise ConfigError(f"not all were healthy within {START_SECONDS:g} s; see the folder log") from error

@@ -1,0 +1,122 @@
+"""Attacks of devices and strangers on a running party, each for as long as its block lasts.
+
+A device has the TLS certificate that all devices share, and need not be enrolled. A stranger has nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_proto.v1 import analyst_pb2, batch_pb2, node_pb2
+from shuffledp_sim.hostile.wire import RawCaller, message
+from shuffledp_sim.keys.pki import Deployment
+
+SUBMIT: Final = "/shuffledp_proto.v1.Node/Submit"
+GET_BOARD: Final = "/shuffledp_proto.v1.Analyst/GetBoard"
+GET_RESULT: Final = "/shuffledp_proto.v1.Analyst/GetResult"
+
+CALLS: Final = 100
+"""On one connection."""
+
+
+class Devices:
+    """Devices of a deployment that attack one party; `source` is the address they call from."""
+
+    def __init__(self, deployment: Deployment, party: Party, source: str = "127.0.0.2") -> None:
+        self._keys = deployment.keys_of(CLIENT)
+        self._roster: Roster = deployment.roster
+        self._party = party
+        self._source = source
+
+    @asynccontextmanager
+    async def connected(self, number: int, *, window: int = 65_535) -> AsyncIterator[list[RawCaller]]:
+        """So many connections, or as many as the party takes."""
+        callers: list[RawCaller] = []
+        try:
+            for _ in range(number):
+                one = RawCaller(self._party, self._keys, self._roster, window=window, source=self._source)
+                with suppress(OSError):
+                    await one.open()
+                    callers.append(one)
+            yield callers
+        finally:
+            for one in callers:
+                one.close()
+
+    @asynccontextmanager
+    async def stuck_readers(
+        self, round_id: str, number: int, method: str = GET_BOARD
+    ) -> AsyncIterator[list[RawCaller]]:
+        """Calls that ask for a board (or a result) and let nothing of it in."""
+        request = message(analyst_pb2.GetBoardRequest(round_id=round_id).SerializeToString())
+        async with self.connected(-(-number // CALLS), window=0) as callers:
+            await self._call(callers, number, method, request, end=True)
+            yield callers
+
+    @asynccontextmanager
+    async def unfinished_messages(
+        self, number: int, length: int, method: str = SUBMIT
+    ) -> AsyncIterator[list[RawCaller]]:
+        """Calls whose first message lacks its last byte."""
+        async with self.connected(-(-number // CALLS)) as callers:
+            await self._call(callers, number, method, message(bytes(length - 1), length), end=False)
+            yield callers
+
+    @asynccontextmanager
+    async def silent_calls(
+        self, number: int, connections: int = 4, method: str = SUBMIT
+    ) -> AsyncIterator[list[RawCaller]]:
+        """Calls that say nothing."""
+        async with self.connected(connections) as callers:
+            await self._call(callers, number, method, b"", end=False)
+            yield callers
+
+    @asynccontextmanager
+    async def unbacked_envelopes(self, round_id: str, number: int, length: int) -> AsyncIterator[list[RawCaller]]:
+        """Submissions of nobody: documents that are no credential and no claim, and an envelope without its end."""
+        header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
+        first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
+        chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))
+        async with self.connected(-(-number // CALLS)) as callers:
+            await self._call(callers, number, SUBMIT, first + message(chunk.SerializeToString()), end=False)
+            yield callers
+
+    async def _call(self, callers: list[RawCaller], number: int, method: str, data: bytes, *, end: bool) -> None:
+        for place in range(number):
+            one = callers[place % len(callers)]
+            stream = one.call(method)
+            if data or end:
+                one.send(stream, data, end=end)
+            if place % CALLS == 0:
+                await asyncio.sleep(0)
+        for one in callers:
+            with suppress(OSError):
+                await one.drain()
+
+
+_FORGED: Final = b'{"label":"credential","signer":"demo","body":"{}","signature":"' + b"0" * 128 + b'"}'
+
+
+@contextmanager
+def silent_connections(address: str, number: int, source: str = "127.0.0.2") -> Iterator[list[socket.socket]]:
+    """Strangers: TCP connections on which nothing is ever said."""
+    host, _, port = address.rpartition(":")
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(number):
+            one = socket.socket()
+            sockets.append(one)
+            one.setblocking(False)  # noqa: FBT003 - the library's signature
+            one.bind((source, 0))
+            with suppress(BlockingIOError):
+                one.connect((host, int(port)))
+        yield sockets
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,61 @@
+"""One way out for every signal that asks a command to end: that of Ctrl-C, which cleans up.
+
+Whatever is under way is unwound, so that temporary folders with their keys are removed and processes stopped, by the
+same `with` and `finally` as after an error. Only SIGKILL leaves no time for that (docs/operations.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass
+class Interruption:
+    """Which signal ended the command, if one did."""
+
+    number: int | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """What shells give a program that a signal has ended; None without one."""
+        return None if self.number is None else 128 + self.number
+
+
+@contextmanager
+def unwinding() -> Iterator[Interruption]:
+    """Makes the first signal that asks to end unwind what is under way; further ones wait for what it has begun.
+
+    In an event loop every task is cancelled (an exception in the midst of one would be nobody's to catch), elsewhere
+    `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of the block in the end.
+
+    Signals that are ignored stay so: a shell ignores Ctrl-C for commands in the background, nohup the hang-up.
+    """
+    found = Interruption()
+
+    def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the interface of handlers
+        for one in _ENDING:
+            signal.signal(one, signal.SIG_IGN)
+        found.number = number
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise KeyboardInterrupt from None
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something else
+
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {one: signal.signal(one, leave) for one in _ENDING if signal.getsignal(one) in usual}
+    try:
+        yield found
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,0 +1,30 @@
+"""Names that become folders and files: of clients and populations. Checked before anything is made."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from shuffledp_core.errors import UsageError
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def check_name(name: str, what: str) -> str:
+    """The name, fit to name a folder; `UsageError` otherwise."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:80]!r} is no name of a {what}: 1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or digit"
+        )
+    return name
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """All of them are names, and different; `UsageError` otherwise."""
+    for name in names:
+        check_name(name, what)
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise UsageError(f"the {what} {twice[0]!r} is given twice")

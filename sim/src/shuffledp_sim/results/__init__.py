@@ -1,0 +1,1 @@
+"""Rounds that are over, asked of the analyst: `shuffledp results`."""

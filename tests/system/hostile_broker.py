@@ -1,0 +1,257 @@
+"""A broker that speaks enough MQTT 3.1.1 to be connected to, and then does what its script says.
+
+One trick a connection; after the last one it is honest. `python hostile_broker.py PORT`, on the other hand, is its
+victim: the real announcer, with less patience, so that withheld answers do not make a test wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.logs import configure_logs
+from shuffledp_core.transport import mqtt
+from shuffledp_core.transport.announce import Announcer, Pauses
+
+FLOOD_BYTES = 2**28
+"""What a flood sends at most, if nobody stops it: 256 MiB, the largest packet of MQTT."""
+
+ANSWER_SECONDS = 2.0
+"""The victim's patience."""
+
+HELD_SECONDS = 2.5
+"""For so long nothing is read."""
+
+CONNACK = bytes.fromhex("20020000")
+
+
+class Line:
+    """The broker's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.sent = 0
+
+    async def packet(self) -> tuple[int, bytes]:
+        """The next packet of the client: its first byte, and what follows the length."""
+        head = (await self.reader.readexactly(1))[0]
+        length, shift, more = 0, 0, True
+        while more:
+            byte = (await self.reader.readexactly(1))[0]
+            length, shift, more = length | (byte & 127) << shift, shift + 7, byte > 127
+        return head, await self.reader.readexactly(length)
+
+    async def until(self, kind: int) -> tuple[int, bytes]:
+        """The next packet of this kind."""
+        while (packet := await self.packet())[0] >> 4 != kind:
+            pass
+        return packet
+
+    async def welcome(self) -> None:
+        """Answers CONNECT as a good broker does."""
+        await self.until(1)
+        await self.say(CONNACK)
+
+    async def say(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+        self.sent += len(data)
+
+    async def flood(self, piece: bytes, most: int | None = None) -> None:
+        while self.sent < (most or FLOOD_BYTES):
+            await self.say(piece)
+
+    async def gone(self) -> None:
+        """Until the client has hung up; what it still sends is thrown away."""
+        while await self.reader.read(2**16):
+            pass
+
+
+Trick = Callable[[Line], Awaitable[None]]
+
+
+def document(topic: bytes, payload: bytes, flags: int = 1) -> bytes:
+    """A PUBLISH; `flags` 1: retained, at QoS 0. At QoS 1 or 2 its number is 7."""
+    number = b"\0\7" if flags & 6 else b""
+    body = len(topic).to_bytes(2, "big") + topic + number + payload
+    length, rest = bytearray(), len(body)
+    while rest > 127:
+        length.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([0x30 | flags, *length, rest]) + body
+
+
+# What a broker does to whoever publishes.
+
+
+async def silence(line: Line) -> None:
+    await line.gone()
+
+
+async def refusal(line: Line) -> None:
+    await line.until(1)
+    await line.say(bytes.fromhex("20020005"))
+    await line.gone()
+
+
+async def nonsense(line: Line) -> None:
+    await line.flood(b"HTTP/1.1 200 OK\r\n\r\n")
+
+
+async def hang_up(line: Line) -> None:
+    await line.welcome()
+
+
+async def half_a_packet(line: Line) -> None:
+    await line.welcome()
+    await line.until(3)
+    await line.say(b"\x40")
+    await line.gone()
+
+
+async def withheld_acknowledgement(line: Line) -> None:
+    await line.welcome()
+    await line.gone()
+
+
+async def a_wrong_topic_to_whoever_gave_up_waiting(line: Line) -> None:
+    """Nothing is read until the client has lost its patience and says goodbye, which is then not read either."""
+    await line.welcome()
+    await asyncio.sleep(HELD_SECONDS)
+    await line.flood(document(b"#", b"x"), 2**20)
+    await line.gone()
+
+
+async def a_wrong_topic_after_the_acknowledgement(line: Line) -> None:
+    await acknowledged(line)
+    await line.flood(document(b"#", b"x"), 2**22)
+    await line.gone()
+
+
+async def wrong_numbers(line: Line) -> None:
+    await line.welcome()
+    await line.until(3)
+    await line.flood(b"".join(b"\x40\x02" + number.to_bytes(2, "big") for number in range(1000, 2**16)))
+
+
+async def one_endless_packet(line: Line) -> None:
+    """The largest length that MQTT can write: before any callback, a client that trusts it has kept it all."""
+    await acknowledged(line)
+    await line.say(b"\x31\xff\xff\xff\x7f")
+    await line.flood(bytes(2**16))
+
+
+async def retained_documents_without_end(line: Line) -> None:
+    await acknowledged(line)
+    await line.flood(document(b"a/topic", bytes(2**15)))
+
+
+async def documents_that_are_never_released(line: Line) -> None:
+    """At QoS 2 a client keeps what the broker has not released, for each of 65,535 numbers."""
+    await acknowledged(line)
+    await line.flood(document(b"a/topic", bytes(2**15), flags=5))
+
+
+async def answers_that_nobody_asked_for(line: Line) -> None:
+    await acknowledged(line)
+    await line.flood(b"\xd0\x00" * 2**15, 2**24)
+
+
+async def acknowledged(line: Line) -> None:
+    """A good broker until the first document is acknowledged."""
+    await line.welcome()
+    _, body = await line.until(3)
+    start = 2 + int.from_bytes(body[:2], "big")
+    await line.say(b"\x40\x02" + body[start : start + 2])
+
+
+class HostileBroker:
+    """Use as an async context manager."""
+
+    def __init__(self, script: Sequence[Trick]) -> None:
+        self._script = list(script)
+        self.port = 0
+        self.connections = 0
+        self.sent: list[tuple[str, int]] = []
+        """What was done to each connection, and how many bytes it took."""
+        self.published: dict[str, bytes] = {}
+        """What was published in honest connections."""
+        self.connected = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def config(self) -> BrokerConfig:
+        return BrokerConfig(host="127.0.0.1", port=self.port)
+
+    async def __aenter__(self) -> Self:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)  # what it does not read stays with the client
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=2**12)
+        self.port = listener.getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def until_published(self, topic: str) -> None:
+        """Until there is a document on a topic, from an honest connection."""
+        while topic not in self.published:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        self.connected.set()
+        trick = self._script.pop(0) if self._script else self._honest
+        line = Line(reader, writer)
+        with contextlib.suppress(OSError, EOFError, asyncio.CancelledError):
+            await trick(line)
+        self.sent.append((getattr(trick, "__name__", "honest"), line.sent))
+        writer.transport.abort()
+
+    async def _honest(self, line: Line) -> None:
+        await line.welcome()
+        while True:
+            head, body = await line.packet()
+            if head >> 4 == 12:
+                await line.say(b"\xd0\x00")
+            elif head >> 4 == 3:
+                start = 2 + int.from_bytes(body[:2], "big")
+                self.published[body[2:start].decode()] = body[start + 2 :]
+                await line.say(b"\x40\x02" + body[start : start + 2])
+                self._arrived.set()
+
+
+# The victim.
+
+STATUS = "shuffledp/v1/demo/nodes/node-1/status"
+
+
+async def announce(port: int) -> None:
+    """Announces its status and one document of 8 MiB, for ever."""
+    mqtt.CONNECT_SECONDS, mqtt.ANSWER_SECONDS = 1.0, ANSWER_SECONDS  # type: ignore[misc]
+    announcer = Announcer.with_status(BrokerConfig(host="127.0.0.1", port=port), STATUS, pauses=Pauses(0.01, 0.1))
+    announcer.publish("shuffledp/v1/demo/rounds/0/result", bytes(2**23))
+    await announcer.run()
+
+
+if __name__ == "__main__":
+    configure_logs("debug")
+    asyncio.run(announce(int(sys.argv[1])))

@@ -1,0 +1,270 @@
+"""A broker can only delay: a live attack on what publishes (announcer, node) and on what listens (device, client)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import hostile_broker as tricks
+import msgspec
+import pytest
+from hostile_broker import STATUS, HostileBroker, Line, Trick, document
+from shuffler_world import World
+
+from shuffledp_client.transport import announced
+from shuffledp_core.config import BrokerConfig
+from shuffledp_core.errors import BrokerError
+from shuffledp_core.transport import announce, mqtt
+from shuffledp_core.transport.announce import Announcer, Pauses, listening, manifest_topic
+from shuffledp_sim.system.ports import Ports
+from shuffledp_sim.system.processes import LocalProcess
+
+GROWTH = 64 * 2**20
+"""Bytes that a broker may make a process larger by, at its largest."""
+
+TAKEN = 16 * 2**20
+"""Bytes of one connection that a broker gets rid of: what is read, and the buffers of two sockets."""
+
+AGAINST_PUBLISHERS: tuple[Trick, ...] = (
+    tricks.silence,
+    tricks.refusal,
+    tricks.nonsense,
+    *[tricks.hang_up] * 5,
+    tricks.half_a_packet,
+    tricks.withheld_acknowledgement,
+    tricks.a_wrong_topic_to_whoever_gave_up_waiting,
+    tricks.a_wrong_topic_after_the_acknowledgement,
+    tricks.wrong_numbers,
+    tricks.one_endless_packet,
+    tricks.retained_documents_without_end,
+    tricks.documents_that_are_never_released,
+    tricks.answers_that_nobody_asked_for,
+)
+
+
+def peak(pid: int) -> int:
+    """The most memory that a process ever had, in bytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@contextlib.asynccontextmanager
+async def victim(broker: HostileBroker) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The real announcer as a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, tricks.__file__, str(broker.port), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def alive_until(event: Awaitable[object], broker: HostileBroker, process: asyncio.subprocess.Process) -> None:
+    """Fails when the process ends before."""
+    happened, ended = asyncio.ensure_future(event), asyncio.ensure_future(process.wait())
+    await asyncio.wait({happened, ended}, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    assert happened.done(), f"the broker ended it with code {process.returncode}; done so far: {broker.sent}"
+
+
+async def test_an_announcer_outlives_every_trick_in_bounded_memory_and_publishes_afterwards() -> None:
+    async with HostileBroker(AGAINST_PUBLISHERS) as broker, victim(broker) as process:
+        await alive_until(broker.connected.wait(), broker, process)
+        before = peak(process.pid)
+        await alive_until(broker.until_published(STATUS), broker, process)
+        assert broker.published[STATUS] == b"online"
+        assert broker.connections == len(AGAINST_PUBLISHERS) + 1
+        assert peak(process.pid) - before < GROWTH
+        assert max(sent for _, sent in broker.sent) < TAKEN
+        process.kill()
+        assert process.stderr is not None
+        said = (await process.stderr.read()).decode()
+    assert "Traceback" not in said
+    assert said.count('"warning"') == 1, "one warning, however often the broker is away"
+
+
+async def test_a_node_outlives_its_broker_and_says_that_it_is_online_afterwards(world: World) -> None:
+    script = (tricks.one_endless_packet, tricks.a_wrong_topic_after_the_acknowledgement)
+    async with HostileBroker(script) as broker:
+        config = f'{{ host = "127.0.0.1", port = {broker.port} }}'
+        process = await world.start_process("node-1", broker=config)
+        before = peak(process.pid)
+        await alive_until(broker.until_published(STATUS), broker, process)
+        assert broker.published == {STATUS: b"online"}
+        assert peak(process.pid) - before < GROWTH
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path, nodes=1)
+    yield world
+    await world.close()
+
+
+# What a broker does to whoever listens.
+
+
+async def subscribed(line: Line) -> None:
+    await line.welcome()
+    _, body = await line.until(8)
+    await line.say(b"\x90\x03" + body[:2] + b"\x00")
+
+
+async def no_confirmation(line: Line) -> None:
+    await line.welcome()
+    await line.gone()
+
+
+async def nothing_at_all(line: Line) -> None:
+    await subscribed(line)
+    await line.gone()
+
+
+async def drops_of_a_packet(line: Line) -> None:
+    await subscribed(line)
+    await line.say(b"\x31\xff\x7f")
+    while True:
+        await line.say(b"\0")
+        await asyncio.sleep(0.01)
+
+
+def without_end(piece: bytes) -> Trick:
+    async def flood(line: Line) -> None:
+        await subscribed(line)
+        await line.flood(piece)
+
+    return flood
+
+
+TOPIC = manifest_topic("demo", "0" * 32).encode()
+AGAINST_LISTENERS: dict[str, Trick] = {
+    "silence": tricks.silence,
+    "refusal": tricks.refusal,
+    "no confirmation": no_confirmation,
+    "nothing": nothing_at_all,
+    "drops": drops_of_a_packet,
+    "small documents": without_end(document(TOPIC, b"{}") * 1000),
+    "large documents": without_end(document(TOPIC, bytes(2**20 - 100))),
+    "foreign documents": without_end(document(b"a/topic", bytes(2**15)) * 10),
+    "wrong topics": without_end(document(b"#", b"x") * 1000),
+    "torn documents": without_end(b"\x31\x02\xff\xff" * 1000),
+    "documents to acknowledge": without_end(document(TOPIC, b"{}", flags=3) * 1000),
+    "documents to release": without_end(document(TOPIC, b"{}", flags=5) * 1000),
+    "an endless packet": without_end(b"\x31\xff\xff\xff\x7f" + bytes(2**16)),
+    "an endless length": without_end(b"\x31" + b"\xff" * 2**16),
+    "answers": without_end(b"\x40\x02\x00\x01" * 1000),
+}
+
+
+@pytest.mark.parametrize("trick", AGAINST_LISTENERS.values(), ids=AGAINST_LISTENERS)
+async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick: Trick) -> None:
+    """Each is consumed slowly, as by a device that verifies it; the limit of ten seconds is for a busy machine."""
+    async with HostileBroker([trick]) as broker, asyncio.timeout(10):
+        began, found = time.monotonic(), 0
+        async for payload in announced(broker.config, "demo", None, 0.5):
+            assert len(payload) < mqtt.MAX_PUBLISH_BYTES
+            found += 1
+        waited = time.monotonic() - began
+    assert found <= mqtt.PACKETS_PER_SECOND * (waited + 1) + 1
+    assert sum(sent for _, sent in broker.sent) < 2**28
+
+
+async def drops_of_a_handshake(line: Line) -> None:
+    """One TLS record of 16 KiB, byte after byte: each comes within the time-out of a single read."""
+    await line.say(b"\x16\x03\x03\x40\x00")
+    while True:
+        await line.say(b"\2")
+        await asyncio.sleep(0.05)
+
+
+async def test_a_device_is_done_with_a_broker_whose_handshake_never_ends() -> None:
+    """Done means that the device's process could end, too: no thread is left that waits for the broker."""
+    async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(10):
+        secret = msgspec.structs.replace(broker.config, tls=True)
+        assert [found async for found in announced(secret, "demo", None, 0.5)] == []
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
+
+
+@pytest.mark.parametrize("name", sorted(AGAINST_LISTENERS.keys() - {"nothing"}))
+async def test_listening_raises_one_typed_error_whatever_the_broker_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(mqtt, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(mqtt, "PACKETS_PER_SECOND", 1e6)
+    monkeypatch.setattr(tricks, "FLOOD_BYTES", 2**18)
+    async with HostileBroker([AGAINST_LISTENERS[name]]) as broker:
+        with pytest.raises(BrokerError):
+            await everything(broker.config, manifest_topic("demo", "+"))
+
+
+async def everything(broker: BrokerConfig, topic: str) -> None:
+    async with listening(broker, topic) as payloads:
+        async for _ in payloads:
+            pass
+
+
+# What an honest broker does with what is published; amqtt, which knows nothing of our client.
+
+
+async def test_whoever_stops_publishing_is_offline_to_an_honest_broker(tmp_path: Path) -> None:
+    with Ports(1) as ports:
+        config = BrokerConfig(host="127.0.0.1", port=ports.numbers[0])
+        command = [sys.executable, "-m", "shuffledp_sim.system.broker", str(config.port)]
+        process = LocalProcess("broker", command, tmp_path / "broker.log")
+        process.start()
+        announcer = Announcer.with_status(config, STATUS, pauses=Pauses(0.05, 0.05))
+        publishing = asyncio.ensure_future(announcer.run())
+        try:
+            await asyncio.wait_for(seen_online_then_offline(config, publishing), 60)
+        finally:
+            publishing.cancel()
+            process.kill()
+
+
+async def seen_online_then_offline(broker: BrokerConfig, publishing: asyncio.Future[None]) -> None:
+    while not publishing.cancelled():
+        with contextlib.suppress(BrokerError):  # it may still be starting
+            async with listening(broker, STATUS) as payloads:
+                assert await anext(payloads) == b"online"
+                publishing.cancel()
+                assert await anext(payloads) == b"offline"
+                return
+    raise AssertionError("the broker did not say that it is offline")
+
+
+# What the broker cannot make grow or go fast.
+
+
+def test_pauses_double_up_to_a_minute_and_begin_anew_only_after_a_connection_that_lasted() -> None:
+    pauses, pause, seen = Pauses(), 0.0, []
+    for lasted in [0.0] * 8 + [59.0, 61.0, 0.0]:
+        pause = pauses.next(pause, lasted)
+        seen.append(pause)
+    assert seen == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1, 2]
+
+
+async def test_documents_that_wait_for_a_broker_are_bounded_and_the_newest_stay() -> None:
+    announcer = Announcer(BrokerConfig(host="127.0.0.1", port=1))
+    for number in range(3 * announce.MAX_WAITING):
+        announcer.publish(f"topic/{number}", b"document")
+    for number in range(40):
+        announcer.publish(f"large/{number}", bytes(2**20))
+    announcer.publish("topic/last", b"document")
+    async with HostileBroker([]) as broker:
+        announcer._broker = broker.config
+        task = asyncio.ensure_future(announcer.run())
+        await broker.until_published("topic/last")
+        task.cancel()
+    assert sum(map(len, broker.published.values())) <= announce.MAX_WAITING_BYTES
+    assert {f"large/{number}" for number in range(30, 40)} < set(broker.published)

@@ -1,0 +1,131 @@
+"""One malicious credential tries to spoil rounds of real processes: each is published, says so, and is charged once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from rounds_for_tests import USERS, ended, quiet, small_plan, small_values, within_a_minute
+
+from shuffledp_client.submission import Member, PreparedSubmission, prepare
+from shuffledp_client.transport import EntryNode
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Certificate
+from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.keys import verify_from
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.layers import binding, seal_envelope
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import system_random
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_sim.attacks.exchange.rounds import charge_of
+from shuffledp_sim.keys.pki import issue_credentials
+from shuffledp_sim.rounds.running import control_of, open_round, read_result
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.users.fleet import Fleet
+
+Envelope = Callable[[VerifiedRound], bytes]
+
+
+def sealed(verified: VerifiedRound, messages: list[bytes]) -> bytes:
+    return seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
+
+
+def garbage_inside(verified: VerifiedRound) -> bytes:
+    """An envelope that the entry node opens, around onions that nobody can."""
+    geometry = verified.geometry
+    inside = system_random(geometry.messages_per_user * geometry.record_bytes(2))
+    return suite_named(geometry.suite).sealer(verified.public_keys[0], binding(verified.round_id, 1))(inside)
+
+
+def outside_the_alphabet(verified: VerifiedRound) -> bytes:
+    return sealed(verified, [plain(verified.geometry, 2), *zeros(verified, 1)])
+
+
+def one_tag_for_all(verified: VerifiedRound) -> bytes:
+    tag = system_random(TAG_BYTES)
+    return sealed(verified, [plain(verified.geometry, place % 2, tag) for place in range(messages(verified))])
+
+
+def one_onion_twice(verified: VerifiedRound) -> bytes:
+    """Two messages that differ outside and are one and the same onion from node 3 on."""
+    geometry, round_id, keys = verified.geometry, verified.round_id, verified.public_keys
+    suite = suite_named(geometry.suite)
+    inner = [
+        suite.sealer(keys[2], binding(round_id, 3))(plain(geometry, 0)) for _ in range(geometry.messages_per_user - 1)
+    ]
+    outer = suite.sealer(keys[1], binding(round_id, 2))
+    onions = [outer(onion) for onion in [*inner, inner[0]]]
+    return suite.sealer(keys[0], binding(round_id, 1))(b"".join(onions))
+
+
+def messages(verified: VerifiedRound) -> int:
+    return verified.geometry.messages_per_user
+
+
+def zeros(verified: VerifiedRound, less: int) -> list[bytes]:
+    return [plain(verified.geometry, 0) for _ in range(messages(verified) - less)]
+
+
+def plain(geometry: Geometry, symbol: int, tag: bytes | None = None) -> bytes:
+    return symbol.to_bytes(geometry.symbol_bytes, "big") + (tag or system_random(TAG_BYTES))
+
+
+def spoiled(verified: VerifiedRound, member: Member, envelope: bytes) -> PreparedSubmission:
+    """What a malicious device sends: all signatures are right."""
+    identity = member.identity()
+    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    honest = prepare(verified, 0, member)
+    return msgspec.structs.replace(honest, envelope=envelope, claim=identity.sign(claim))
+
+
+@dataclass(frozen=True)
+class Lost:
+    """How many messages of three are lost, and where."""
+
+    dropped: int = 0
+    outside: int = 0
+    repeated: int = 0
+
+
+@pytest.mark.parametrize(
+    ("envelope", "lost"),
+    [
+        (garbage_inside, Lost(dropped=3)),
+        (outside_the_alphabet, Lost(outside=1)),
+        (one_tag_for_all, Lost(repeated=3)),
+        (one_onion_twice, Lost(dropped=1)),
+    ],
+)
+async def test_one_credential_spoils_its_own_report_and_nothing_else(
+    system: LocalSystem, pool: ProcessPoolExecutor, envelope: Envelope, lost: Lost
+) -> None:
+    plan = small_plan(system, max_reports=USERS + 1, colluding=1)
+    async with control_of(system.deployment) as control:
+        opened = await open_round(control, plan)
+    fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
+    verified = await fleet.find_round()
+    await fleet.submit(verified)
+    ((key, credential),) = issue_credentials(system.deployment.enrolment_of(system.population), 1)
+    keys, roster = system.deployment.keys_of(CLIENT), system.deployment.roster
+    async with EntryNode(verified.entry, keys, roster) as entry:
+        await entry.submit(spoiled(verified, Member.of(key, credential), envelope(verified)))
+    signed = await within_a_minute(ended(system, opened.round_id))
+    result = read_result(system.deployment, signed)
+    await fleet.verify(signed)
+    assert (result.accepted, result.messages) == (USERS + 1, 3 * (USERS + 1) - lost.dropped)
+    assert (result.dropped, result.outside_alphabet, result.repeated_tags) == (
+        lost.dropped,
+        lost.outside,
+        lost.repeated,
+    )
+    assert result.final_certificate is not None
+    final = verify_from(roster.the("accountant"), result.final_certificate, Certificate)
+    assert (final.dropped, final.invalid) == (lost.dropped, lost.outside + lost.repeated)
+    assert final.holds
+    assert final.honest == USERS - (lost.dropped > 0)
+    assert await charge_of(system, opened.round_id) == "settled"
