@@ -93,6 +93,7 @@ def test_a_party_that_does_not_start_is_named_and_the_others_are_stopped_again(t
 def test_a_process_outlives_the_terminal_and_whoever_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, signal; from shuffledp_sim.deploy.detached import Detached;"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"  # a caller such as nohup may have had it ignored
         f"Detached('one', {ENDLESS!r}, pathlib.Path({str(tmp_path)!r})).start(); signal.pause()"
     )
     starter, terminal = pty.fork()
