@@ -35,9 +35,11 @@ check: .venv/synced
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
-	@for part in core client shuffler analyst accountant; do \
-	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part \
+	@for part in core privacy client shuffler analyst accountant; do \
+	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done
+	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp --extra plot \
+	    python .ci/import_all.py shuffledp
 
 bench: .venv/synced
 	$(RUN) python -m bench

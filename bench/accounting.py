@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.bounds import Setting, certified_curve, epsilon_bounds
-from shuffledp_accountant.numerics.calibration.advice import advise
-from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
-from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
-from shuffledp_accountant.numerics.local.clones import LocalRandomiser
-from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
+from shuffledp_privacy.bounds import Setting, certified_curve, epsilon_bounds
+from shuffledp_privacy.calibration.advice import advise
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.local.clones import LocalRandomiser
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "accountant"))
 from plain_reference import blanket_delta, clones_delta
@@ -152,7 +152,7 @@ def commands() -> None:
     target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
     print(f"  advise: {_seconds(lambda: advise(target)):.2f} s (wanted at most 3 s)")
     line = "certify krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6 --format json"
-    command = [sys.executable, "-m", "shuffledp_sim.cli", *line.split()]
+    command = [sys.executable, "-m", "shuffledp.cli", *line.split()]
 
     def cold() -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command

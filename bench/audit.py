@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.commands import questions
+from shuffledp.commands.options import Circumstances, decimal
+from shuffledp.commands.questions import Question
+from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
+from shuffledp_adversary.audit.sampling import Dataset, count_symbols, shuffled_counts
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
-from shuffledp_sim.accounting import questions
-from shuffledp_sim.accounting.options import Circumstances, decimal
-from shuffledp_sim.accounting.questions import Question
-from shuffledp_sim.audit.audit import Effort, audit, neighbours_of, spec_of
-from shuffledp_sim.audit.sampling import Dataset, count_symbols, shuffled_counts
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
 USERS = 8

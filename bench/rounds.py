@@ -13,12 +13,13 @@ from rich.console import Console
 
 from bench.crypto import all_cores, bare_users, rate
 from bench.machine import children_of, peak_resident
+from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.demo import DemoOptions, run_demo
-from shuffledp_sim.rounds.running import StageClock, run_round
+from shuffledp_ops.rounds.running import StageClock
+from shuffledp_sim.demo import DemoOptions, run_demo
+from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.columns import load_column
 from shuffledp_sim.users.sealing import sealing_pool, warm

@@ -26,9 +26,9 @@ from shuffledp_client.submission import PreparedSubmission, check_receipt
 from shuffledp_core.documents.models import Party
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.transport.tls import CLIENT, channel_to
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import batch_pb2, node_pb2, node_pb2_grpc
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.fleet import enrolled_users, verified_for
 from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm

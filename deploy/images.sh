@@ -35,8 +35,9 @@ choose_base() {
 # Our own wheels, of every member.
 build_members() {
     rm -rf "$BUILD/members"
-    for member in proto core client shuffler analyst accountant sim; do
-        "$UV" build --quiet --wheel --package "shuffledp-$member" --out-dir "$BUILD/members"
+    for member in proto core privacy client shuffler analyst accountant shuffledp ops sim adversary; do
+        package=shuffledp-$member
+        "$UV" build --quiet --wheel --package "${package%-shuffledp}" --out-dir "$BUILD/members"
     done
 }
 
@@ -46,11 +47,15 @@ export_lock() { "$UV" export --quiet --frozen --no-dev --no-header --no-annotate
 collect() {
     component=$1
     folder=$BUILD/$component
+    package=shuffledp-$component
     extra=
-    [ "$component" != accountant ] || extra=postgres
+    case $component in
+        accountant) extra=postgres ;;
+        sim) package=shuffledp extra=all ;; # a whole laboratory: every command
+    esac
     mkdir -p "$folder/wheels"
     {
-        export_lock --no-emit-workspace --package "shuffledp-$component" ${extra:+--extra $extra}
+        export_lock --no-emit-workspace --package "$package" ${extra:+--extra $extra}
         export_lock --only-group images
     } >"$folder/requirements.new"
     if ! cmp -s "$folder/requirements.new" "$folder/requirements.txt"; then
@@ -60,11 +65,12 @@ collect() {
             --abi abi3 --abi none --platform any $(platforms) --requirement "$folder/requirements.new"
         mv "$folder/requirements.new" "$folder/requirements.txt"
     fi
-    rm -f "$folder"/wheels/shuffledp_*.whl "$folder/requirements.new"
-    export_lock --no-hashes --package "shuffledp-$component" | sed -n 's/^-e \.\///p' | while read -r member; do
-        cp "$BUILD/members/shuffledp_$member"-*.whl "$folder/wheels/"
+    rm -f "$folder"/wheels/shuffledp*.whl "$folder/requirements.new"
+    export_lock --no-hashes --package "$package" ${extra:+--extra $extra} | sed -n 's/^-e \.\///p' | while read -r member; do
+        distribution=shuffledp_$member
+        cp "$BUILD/members/${distribution%_shuffledp}"-*.whl "$folder/wheels/"
     done
-    echo "shuffledp-$component${extra:+[$extra]}" >"$folder/wheels/install"
+    echo "$package${extra:+[$extra]}" >"$folder/wheels/install"
 }
 
 # Wheels that the base's C library (glibc 2.36) can run, of this machine's processor.

@@ -27,11 +27,11 @@ from rich.console import Console
 from bench.machine import machine
 from bench.soak.attacks import ATTACKS, BROKER, NODE
 from bench.soak.watch import Watch
+from shuffledp.progress import Stages
 from shuffledp_core.errors import ShuffleDPError
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.run import LoadTest
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool, warm
 

@@ -17,10 +17,10 @@ from typing import Final
 
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.chunks import CHUNK_BYTES
+from shuffledp_ops.keys.pki import open_deployment
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.hostile.callers import GET_BOARD, GET_RESULT, Devices, silent_connections
-from shuffledp_sim.keys.pki import open_deployment
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.users.fleet import DeployedSystem
 
 HOLD_SECONDS: Final = 12.0

@@ -11,9 +11,9 @@ from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, R
 from shuffledp_core.documents.signed import Signed, to_json, verify
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment
 from shuffledp_proto.v1 import accountant_pb2 as pb
 from shuffledp_proto.v1 import accountant_pb2_grpc
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment
 
 NODES = ("node-1", "node-2", "node-3")
 PLAN = RoundPlan(

@@ -13,7 +13,7 @@ from shuffledp_accountant.service import (
     create_service,
     open_accountant,
 )
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, create_deployment
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment
 from shuffledp_sim.system.ports import Ports
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shuffledp_accountant.numerics.histogram.blanket import ExactCells
-from shuffledp_accountant.numerics.primitives import tails
-from shuffledp_accountant.numerics.primitives.trinomial import TrinomialTable
+from shuffledp_privacy.histogram.blanket import ExactCells
+from shuffledp_privacy.primitives import tails
+from shuffledp_privacy.primitives.trinomial import TrinomialTable
 
 
 @dataclass

@@ -13,13 +13,13 @@ from fractions import Fraction
 
 from sqlalchemy import event
 
-from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, Settlement
 from shuffledp_accountant.ledger.ledger import Ledger
-from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_core.errors import BudgetExceeded
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.bounds import Setting
 
 POPULATION = "demo"
 DELTA = 1e-6

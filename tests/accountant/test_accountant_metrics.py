@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_accountant.analysis import Spent
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_accountant.ledger.charges import Budget, Statement
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_core.errors import LedgerError
-from shuffledp_sim.keys.pki import ACCOUNTANT, create_deployment
+from shuffledp_ops.keys.pki import ACCOUNTANT, create_deployment
+from shuffledp_privacy.analysis import Spent
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from fractions import Fraction
 import pytest
 from counted_work import count_calls
 
-from shuffledp_accountant.numerics.bounds import corrupted_bounds, epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.calibration import advice
-from shuffledp_accountant.numerics.calibration import calibrate as calibration
-from shuffledp_accountant.numerics.calibration.advice import Advice, advise, describe
-from shuffledp_accountant.numerics.calibration.calibrate import Target, calibrate
-from shuffledp_accountant.numerics.calibration.target import certified_epsilon_of, excess
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
+from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.calibration import advice
+from shuffledp_privacy.calibration import calibrate as calibration
+from shuffledp_privacy.calibration.advice import Advice, advise, describe
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.calibration.target import certified_epsilon_of, excess
 
 TARGET = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)
 

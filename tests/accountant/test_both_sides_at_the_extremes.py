@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
-from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
-from shuffledp_accountant.numerics.local.clones import LocalRandomiser
-from shuffledp_accountant.numerics.local.lecture import LaplaceMean, OneBitMean
-from shuffledp_accountant.numerics.local.rappor import RapporPermanent
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
+from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
+from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.local.clones import LocalRandomiser
+from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
+from shuffledp_privacy.local.rappor import RapporPermanent
 
 Numbers = list[mpmath.mpf]
 LOCAL_ONLY = 20.0

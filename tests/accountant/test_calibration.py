@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from shuffledp_accountant.numerics.bounds import epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.calibration import calibrate as calibration
-from shuffledp_accountant.numerics.calibration.calibrate import (
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import epsilon_bounds, standard_error
+from shuffledp_privacy.calibration import calibrate as calibration
+from shuffledp_privacy.calibration.calibrate import (
     Target,
     calibrate,
     certified_epsilon_of,
     epsilon0_to_blanket,
 )
-from shuffledp_accountant.numerics.calibration.proposal import NoiseShares, clamping, least_padding, noise_law
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.calibration.proposal import NoiseShares, clamping, least_padding, noise_law
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 KINDS = sorted(MECHANISMS)
 DEMO = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)

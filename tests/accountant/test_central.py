@@ -8,13 +8,13 @@ from dp_accounting.pld.privacy_loss_mechanism import DiscreteLaplacePrivacyLoss,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.central import (
+from shuffledp_core.errors import UsageError
+from shuffledp_privacy.central import (
     gaussian_delta,
     gaussian_sigma,
     geometric_delta,
     geometric_epsilon,
 )
-from shuffledp_core.errors import UsageError
 
 
 @given(rate=st.floats(0.01, 3), distance=st.integers(1, 50), part=st.floats(0, 0.999))

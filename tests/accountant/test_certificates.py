@@ -13,10 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.analysis import Cost, analyse, calibrated
-from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost, recheck
+from shuffledp_accountant.certificates import certificate, cost_of, final_cost
 from shuffledp_accountant.ledger.charges import Account
-from shuffledp_accountant.numerics.bounds import Bounds
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
@@ -24,6 +22,10 @@ from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentE
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_privacy.analysis import Cost, analyse, calibrated
+from shuffledp_privacy.bounds import Bounds
+from shuffledp_privacy.rechecking import recheck
 
 PLAIN = RoundPlan(
     population="demo",

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.bounds import Setting, delta_bounds
-from shuffledp_accountant.numerics.sums import geo, sgdl
-from shuffledp_accountant.numerics.sums.clamping import (
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting, delta_bounds
+from shuffledp_privacy.sums import geo, sgdl
+from shuffledp_privacy.sums.clamping import (
     clamping_delta,
     closed_padding,
     geo_any_clamped,
@@ -20,9 +23,6 @@ from shuffledp_accountant.numerics.sums.clamping import (
     sgdl_any_clamped,
     sgdl_tail,
 )
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import SGDLShuffle
-from shuffledp_core.privacy import Adjacency
 
 
 def _share_tail(shares: int, epsilon: Fraction, padding: int) -> mpmath.mpf:

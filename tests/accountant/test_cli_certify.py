@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
+from shuffledp import cli, progress
+from shuffledp.commands.options import OutputFormat, View, spread
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim import cli, progress
-from shuffledp_sim.accounting.options import OutputFormat, View, spread
+from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
 KRR = "krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6"
 LOCAL = "local --users 10000 --epsilon0 1 --delta 1e-6"
@@ -211,8 +211,8 @@ def test_a_pure_guarantee_is_asked_for_with_delta_zero(shell: Shell) -> None:
 def test_impossible_guarantees_are_null_with_a_sentence_and_no_failure(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from shuffledp.commands import answers
     from shuffledp_core.errors import CannotCertify
-    from shuffledp_sim.accounting import answers
 
     def refuse(*_: object) -> None:
         raise CannotCertify("the reason")
@@ -308,10 +308,10 @@ def test_a_plot_is_a_real_picture(shell: Shell, tmp_path: Path, line: str) -> No
 
 def test_the_drawn_curves_keep_the_order_of_their_names(shell: Shell) -> None:
     del shell
-    from shuffledp_sim.accounting.answers import answer
-    from shuffledp_sim.accounting.curves import curves
-    from shuffledp_sim.accounting.options import Circumstances
-    from shuffledp_sim.accounting.questions import geo_question, krr_histogram, question
+    from shuffledp.commands.answers import answer
+    from shuffledp.commands.curves import curves
+    from shuffledp.commands.options import Circumstances
+    from shuffledp.commands.questions import geo_question, krr_histogram, question
 
     spec, _ = krr_histogram(4, 2.0)
     for asked in (
@@ -348,7 +348,7 @@ def test_a_certificate_starts_without_what_it_does_not_need() -> None:
         "import sys; sys.argv = ['shuffledp', 'certify', *'"
         + KRR
         + "'.split(), '--format', 'json']\n"
-        + "from shuffledp_sim.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        + "from shuffledp.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
         + f"print([name for name in '{heavy}'.split(', ') if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, check=True, text=True)

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from shuffledp_sim.cli import app
+from shuffledp.cli import app
 
 
 @pytest.mark.parametrize(("kind", "variance"), [("one-bit-mean", None), ("laplace-mean", 2 * 20**2)])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant.numerics.bounds import Setting, epsilon_bounds
+from shuffledp import cli, progress
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_sim import cli, progress
+from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
 TARGET = "--users 1000 --epsilon 1 --delta 1e-6"
 

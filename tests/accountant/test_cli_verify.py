@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shuffledp_accountant.analysis import analyse
-from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of
+from shuffledp import cli
+from shuffledp_accountant.certificates import certificate, cost_of
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
@@ -28,8 +28,9 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_sim import cli
-from shuffledp_sim.keys.pki import Deployment, create_deployment
+from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_ops.keys.pki import Deployment, create_deployment
+from shuffledp_privacy.analysis import analyse
 
 ROUND = "ab" * 16
 YEAR_3000 = 32_503_680_000_000

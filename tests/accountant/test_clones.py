@@ -10,15 +10,15 @@ from counted_work import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.bounds import (
+from shuffledp_core.errors import UsageError
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
 )
-from shuffledp_accountant.numerics.local.clones import LocalRandomiser, erlingsson_2019, feldman_2021
-from shuffledp_core.errors import UsageError
+from shuffledp_privacy.local.clones import LocalRandomiser, erlingsson_2019, feldman_2021
 
 
 def enumerated(epsilon0: float, honest: int, epsilon: float) -> float:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.local.lecture import OneBitMean
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.local.lecture import OneBitMean
+from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon
 
 Floats = NDArray[np.float64]
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from shuffledp_accountant.numerics.bounds import Setting, certified_curve
-from shuffledp_accountant.numerics.local.lecture import LaplaceMean, OneBitMean, binary_response
-from shuffledp_accountant.numerics.rounds.composition import (
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting, certified_curve
+from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean, binary_response
+from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
     compose_delta,
@@ -26,9 +28,7 @@ from shuffledp_accountant.numerics.rounds.composition import (
     grows_with_distance,
     largest_distance,
 )
-from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 
 Floats = NDArray[np.float64]
 ONE = Setting(1, 1)

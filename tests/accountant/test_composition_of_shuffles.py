@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds, compose_delta
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta
 
 Floats = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shuffledp_accountant.numerics import registry
-from shuffledp_accountant.numerics.bounds import Setting, delta_bounds, epsilon_bounds
-from shuffledp_accountant.numerics.primitives.noise import SgdlLaw, ShiftedPair
-from shuffledp_accountant.numerics.primitives.pairs import hockey_stick, least_epsilon
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy import registry
+from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.primitives.noise import SgdlLaw, ShiftedPair
+from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
 
 SHUFFLES = [
     RRShuffle(max_value=20, randomise=Fraction(1, 2)),

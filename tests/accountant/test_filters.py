@@ -15,10 +15,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from shuffledp_accountant.adaptive import spent_adaptively
-from shuffledp_accountant.analysis import Cost, spent
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.rounds.filters import (
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.adaptive import spent_adaptively
+from shuffledp_privacy.analysis import Cost, spent
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.rounds.filters import (
     Curve,
     Filters,
     Price,
@@ -26,10 +29,7 @@ from shuffledp_accountant.numerics.rounds.filters import (
     gaussian_epsilon,
     pure_cost,
 )
-from shuffledp_accountant.tabulated import TABLES
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.tabulated import TABLES
 
 EPSILONS = np.linspace(0.0, 6.0, 1201)
 

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics.bounds import (
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
@@ -19,12 +22,9 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.primitives.noise import sum_noise
-from shuffledp_accountant.numerics.sums import geo
-from shuffledp_accountant.numerics.sums.clamping import least_padding_geo
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.primitives.noise import sum_noise
+from shuffledp_privacy.sums import geo
+from shuffledp_privacy.sums.clamping import least_padding_geo
 
 Law = NDArray[np.float64]
 

@@ -13,8 +13,11 @@ from counted_work import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import shuffledp_accountant.numerics.histogram.krr  # noqa: F401 - registers the analysis
-from shuffledp_accountant.numerics.bounds import (
+import shuffledp_privacy.histogram.krr  # noqa: F401 - registers the analysis
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
@@ -22,10 +25,7 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.histogram.blanket import ExactCells, GridBlanket, law_of
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.histogram.blanket import ExactCells, GridBlanket, law_of
 
 Law = dict[tuple[int, ...], Fraction]
 

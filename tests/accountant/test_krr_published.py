@@ -8,18 +8,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import shuffledp_accountant.numerics.histogram.krr  # noqa: F401 - registers the analysis
-from shuffledp_accountant.numerics.bounds import Setting, delta_bounds, epsilon_bounds
-from shuffledp_accountant.numerics.histogram.published import (
+import shuffledp_privacy.histogram.krr  # noqa: F401 - registers the analysis
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.histogram.published import (
     balle_2019,
     corrected_marginal,
     published_theorem_1,
     strong_adversary_delta,
     weak_adversary_delta,
 )
-from shuffledp_accountant.numerics.primitives.inversion import certified_epsilon
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.primitives.inversion import certified_epsilon
 
 
 def spec(symbols: int, epsilon0: float) -> KRRHistogram:

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.bounds import (
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
@@ -20,19 +23,16 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.local.lecture import (
+from shuffledp_privacy.local.lecture import (
     LaplaceMean,
     OneBitMean,
     binary_response,
     cheu_binary_sum,
     mean_variance,
 )
-from shuffledp_accountant.numerics.local.rappor import RapporPermanent, RapporReport, rappor_epsilon
-from shuffledp_accountant.numerics.local.rdp import published_rdp_epsilon, published_shuffle_rdp
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.local.rappor import RapporPermanent, RapporReport, rappor_epsilon
+from shuffledp_privacy.local.rdp import published_rdp_epsilon, published_shuffle_rdp
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 STANDARD = Setting(1, 1)
 METRIC = Setting(1, 1, Adjacency.METRIC)

@@ -16,8 +16,6 @@ from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.adaptive import spent_adaptively
-from shuffledp_accountant.analysis import Cost, analyse, spent
 from shuffledp_accountant.ledger.charges import (
     Account,
     Budget,
@@ -30,8 +28,6 @@ from shuffledp_accountant.ledger.charges import (
 from shuffledp_accountant.ledger.database import open_database
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
 from shuffledp_core.errors import (
     BudgetExceeded,
     CannotCertify,
@@ -43,6 +39,10 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.adaptive import spent_adaptively
+from shuffledp_privacy.analysis import Cost, analyse, spent
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 DELTA = 1e-6
 MECHANISM = KRRHistogram(symbols=4, blanket=Fraction(1, 2))

@@ -20,15 +20,15 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from shuffledp_accountant.adaptive import spent_adaptively
-from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, Settlement, State
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
-from shuffledp_accountant.numerics.bounds import Setting
 from shuffledp_core.errors import LedgerAwayError, RoundStateError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.adaptive import spent_adaptively
+from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.bounds import Setting
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
 COST = Cost(KRRHistogram(symbols=4, blanket=Fraction(1, 2)), Setting(200, 200, Adjacency.STANDARD, 3), 1e-7)

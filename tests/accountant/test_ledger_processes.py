@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_accountant.adaptive import spent_adaptively
 from shuffledp_accountant.ledger.charges import Budget, Charge, State
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.adaptive import spent_adaptively
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
 DELTA = 1e-6

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant import adaptive, analysis, tabulated
-from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, State
 from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.tabulated import TABLES, fingerprint
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import LedgerAwayError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_privacy import adaptive, analysis, tabulated
+from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.tabulated import TABLES, fingerprint
 
 BUDGETS = {
     "free": Budget(60.0, 1e-6),

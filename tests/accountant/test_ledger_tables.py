@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.analysis import REGISTERED
-from shuffledp_accountant.numerics.bounds import Setting, certified_curve, delta_bounds
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_epsilon
-from shuffledp_accountant.tabulated import TABLES, Tabulated
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_privacy.analysis import REGISTERED
+from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.tabulated import TABLES, Tabulated
 
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),

@@ -10,11 +10,11 @@ from dp_accounting.pld.privacy_loss_mechanism import DiscreteLaplacePrivacyLoss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.primitives import noise
-from shuffledp_accountant.numerics.primitives.contour import log_cdf, log_pmf
-from shuffledp_accountant.numerics.primitives.noise import ContourNoise, SgdlLaw, rounded_ratio, sum_noise, table_length
-from shuffledp_accountant.numerics.primitives.table import build_table
 from shuffledp_core.errors import CannotCertify
+from shuffledp_privacy.primitives import noise
+from shuffledp_privacy.primitives.contour import log_cdf, log_pmf
+from shuffledp_privacy.primitives.noise import ContourNoise, SgdlLaw, rounded_ratio, sum_noise, table_length
+from shuffledp_privacy.primitives.table import build_table
 
 
 def _mass(shape: float, ratio: float, point: int) -> mpmath.mpf:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.sums.planar import Guarantee, axis_budget, plane_guarantee
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.sums.planar import Guarantee, axis_budget, plane_guarantee
 
 
 @given(epsilon=st.floats(0, 100), delta=st.floats(0, 0.9))

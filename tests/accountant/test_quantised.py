@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.sums.quantised import quantised_epsilon, quantised_parameter
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.sums.quantised import quantised_epsilon, quantised_parameter
 
 
 def _law(value: int, granularity: int, rate: float, reach: int) -> np.ndarray:

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from shuffledp_accountant.numerics.bounds import (
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
@@ -20,13 +23,10 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.primitives.bits import BitPair, BitSum
-from shuffledp_accountant.numerics.primitives.contour import log_cdf, log_pmf
-from shuffledp_accountant.numerics.primitives.pairs import hockey_stick
-from shuffledp_accountant.numerics.sums import rr
-from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.primitives.bits import BitPair, BitSum
+from shuffledp_privacy.primitives.contour import log_cdf, log_pmf
+from shuffledp_privacy.primitives.pairs import hockey_stick
+from shuffledp_privacy.sums import rr
 
 
 def _sum(bits: int, ones: int, flip: float) -> NDArray[np.float64]:

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from accountant_world import PLAN, World, new_round
 
-from shuffledp_accountant.certificates import recheck
 from shuffledp_accountant.config import PopulationConfig
 from shuffledp_accountant.ledger.charges import Budget
 from shuffledp_accountant.ledger.ledger import Ledger
@@ -37,8 +36,9 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.rpc_errors import Context, translated
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
+from shuffledp_privacy.rechecking import recheck
 from shuffledp_proto.v1 import accountant_pb2 as pb
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST
 
 
 async def test_a_plan_gets_a_signed_certificate_that_stands_up_to_a_recheck(world: World) -> None:

@@ -12,7 +12,7 @@ import pytest
 from shuffledp_accountant.config import LEDGER_URL, AccountantConfig
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, create_deployment
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment
 from shuffledp_sim.system.ports import Ports
 
 NAMES = ["node-1", "node-2", ANALYST, ACCOUNTANT]

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from accountant_world import NODES, PLAN, World, new_round
 
-from shuffledp_accountant.certificates import recheck
 from shuffledp_accountant.ledger.charges import Budget
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.metrics import AccountantMetrics
@@ -32,8 +31,9 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import Identity
 from shuffledp_core.transport.rpc_errors import Context
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
+from shuffledp_privacy.rechecking import recheck
 from shuffledp_proto.v1 import accountant_pb2 as pb
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST
 
 
 @pytest.mark.parametrize("accepted", [0, 20, 199])

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics.bounds import (
+from shuffledp_core.mechanisms import SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
@@ -18,10 +20,8 @@ from shuffledp_accountant.numerics.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_accountant.numerics.sums import sgdl
-from shuffledp_accountant.numerics.sums.clamping import least_padding_sgdl
-from shuffledp_core.mechanisms import SGDLShuffle
-from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.sums import sgdl
+from shuffledp_privacy.sums.clamping import least_padding_sgdl
 
 Law = NDArray[np.float64]
 TENTH = Fraction(1, 10)

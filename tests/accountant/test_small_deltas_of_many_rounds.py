@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.bounds import Setting, certified_curve
-from shuffledp_accountant.numerics.calibration.families import epsilon0_to_blanket
-from shuffledp_accountant.numerics.local.lecture import binary_response
-from shuffledp_accountant.numerics.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon
-from shuffledp_accountant.numerics.rounds.loss_distribution import Repeated, compose_curves
-from shuffledp_accountant.numerics.rounds.tilted import Composed, LossLaw
 from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
+from shuffledp_privacy.bounds import Setting, certified_curve
+from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.local.lecture import binary_response
+from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
+from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 
 Floats = NDArray[np.float64]
 HISTOGRAM = KRRHistogram(symbols=10, blanket=epsilon0_to_blanket(1.0, 10))

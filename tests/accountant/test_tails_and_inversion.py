@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.numerics.primitives.inversion import attained_epsilon, certified_epsilon
-from shuffledp_accountant.numerics.primitives.tails import (
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.tails import (
     binomial_range,
     binomial_window,
     cells,
@@ -21,7 +22,6 @@ from shuffledp_accountant.numerics.primitives.tails import (
     down,
     up,
 )
-from shuffledp_core.errors import CannotCertify, UsageError
 
 
 def exact_binomial(trials: int, probability: Fraction) -> list[Fraction]:

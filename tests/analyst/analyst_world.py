@@ -26,8 +26,8 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
+from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc, node_pb2
-from shuffledp_sim.keys.pki import create_deployment
 from shuffledp_sim.system.ports import Ports
 
 

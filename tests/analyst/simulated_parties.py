@@ -48,8 +48,8 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.transport.rpc_errors import TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, node_pb2, node_pb2_grpc
-from shuffledp_sim.keys.pki import Deployment
 
 ROUTE = ("node-1", "node-2", "node-3")
 ANALYST_ONLY = frozenset({"analyst"})

@@ -37,7 +37,7 @@ from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import open_envelope, peel
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.keys.pki import Deployment, create_deployment, issue_credentials
+from shuffledp_ops.keys.pki import Deployment, create_deployment, issue_credentials
 from shuffledp_sim.system.ports import Ports
 
 NOW: Final = 1_800_000_000_000

@@ -31,7 +31,7 @@ from shuffledp_core.keys import Identity
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.keys.pki import Deployment
+from shuffledp_ops.keys.pki import Deployment
 
 METRIC = {"adjacency": Adjacency.METRIC, "epsilon": EpsilonBounds(certified=0.3, attained=0.2)}
 

@@ -41,7 +41,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import SEEN_ROSTER
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import Announcer, manifest_topic
-from shuffledp_sim.keys.pki import Deployment, write_client
+from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_sim.system.ports import Ports
 from shuffledp_sim.system.processes import LocalProcess
 

@@ -15,15 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from shuffledp_client.randomisers import randomise
-from shuffledp_client.sampling import (
-    bernoulli,
-    bernoulli_exp,
-    discrete_laplace,
-    geometric,
-    geometric_share,
-    sgdl,
-)
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
@@ -33,7 +24,16 @@ from shuffledp_core.mechanisms import (
     RRShuffle,
     SGDLShuffle,
 )
+from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import (
+    bernoulli,
+    bernoulli_exp,
+    discrete_laplace,
+    geometric,
+    geometric_share,
+    sgdl,
+)
 
 DRAWS = 20_000
 FEWEST = 200

@@ -19,7 +19,7 @@ from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import DocumentError, EvidenceError, ForeignDocumentError, SignatureError
 from shuffledp_core.onion.layers import seal_envelope
-from shuffledp_sim.keys.pki import Deployment
+from shuffledp_ops.keys.pki import Deployment
 
 WIDTH = 17
 NODES = ("node-1", "node-2", "node-3")

@@ -51,7 +51,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.suites import SUITES
-from shuffledp_sim.keys.pki import Deployment
+from shuffledp_ops.keys.pki import Deployment
 
 QUIET = Fraction(40)
 """An ε at which noise is other than 0 with probability below 1e-17: answers are then known."""

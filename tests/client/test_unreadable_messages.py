@@ -18,7 +18,7 @@ from shuffledp_core.errors import AccessDenied, MalformedRequestError, NodeFault
 from shuffledp_core.transport.rpc_errors import typed
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
-from shuffledp_sim.keys.pki import Deployment
+from shuffledp_ops.keys.pki import Deployment
 
 NO_MESSAGE = b"\xff\xff\xff"
 OURS = "/shuffledp_proto.v1."

@@ -12,7 +12,7 @@ from shuffledp_core.errors import UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
-from shuffledp_sim.keys.pki import Deployment, create_deployment
+from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_sim.system.ports import Ports
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

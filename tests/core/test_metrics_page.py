@@ -13,7 +13,7 @@ from shuffledp_core.errors import AccessDenied, ConfigError, PortInUseError
 from shuffledp_core.keys import load_roster
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.service import Service
-from shuffledp_sim.keys.pki import ANALYST, create_deployment
+from shuffledp_ops.keys.pki import ANALYST, create_deployment
 from shuffledp_sim.system.ports import Ports
 
 

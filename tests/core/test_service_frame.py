@@ -9,7 +9,7 @@ import pytest
 
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.transport.service import Service, run_until_signal
-from shuffledp_sim.keys.pki import create_deployment
+from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_sim.system.ports import Ports
 
 

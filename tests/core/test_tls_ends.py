@@ -19,8 +19,8 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to, server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
-from shuffledp_sim.keys.pki import Deployment, create_deployment, open_deployment
-from shuffledp_sim.keys.renewal import renew
+from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deployment
+from shuffledp_ops.keys.renewal import renew
 from shuffledp_sim.system.ports import Ports
 
 NOW = dt.datetime.now(dt.UTC)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import RoundPlan
@@ -23,10 +24,9 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.keys.pki import open_deployment
+from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.keys.pki import open_deployment
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.users.fleet import DeployedSystem, Fleet
 from shuffledp_sim.users.sealing import sealing_pool, warm
 

@@ -22,7 +22,7 @@ def test_make_round_prints_the_answer_and_its_guarantee_for_a_thousand_users_of_
 ) -> None:
     assert f"The answer: sum over {USERS:,} users" in first_round.printed
     assert "The guarantee, signed by the accountant" in first_round.printed
-    run([sys.executable, "-m", "shuffledp_sim.cli", "verify", str(first_round.documents / "certificate.json")])
+    run([sys.executable, "-m", "shuffledp.cli", "verify", str(first_round.documents / "certificate.json")])
     assert first_round.result["accepted"] == USERS
     pattern = f"{first_round.result['round_id']}.*round verified"
     verified = [json.loads(deployment.until_logged(fleet, pattern)) for fleet in deployment.containers("fleet")]

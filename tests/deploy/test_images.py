@@ -13,10 +13,10 @@ PARTS = {
     "shuffler": {"shuffledp_proto", "shuffledp_core", "shuffledp_shuffler"},
     "client": {"shuffledp_proto", "shuffledp_core", "shuffledp_client"},
     "analyst": {"shuffledp_proto", "shuffledp_core", "shuffledp_analyst"},
-    "accountant": {"shuffledp_proto", "shuffledp_core", "shuffledp_accountant"},
+    "accountant": {"shuffledp_proto", "shuffledp_core", "shuffledp_privacy", "shuffledp_accountant"},
     "sim": {
         "shuffledp_proto", "shuffledp_core", "shuffledp_shuffler", "shuffledp_client", "shuffledp_analyst",
-        "shuffledp_accountant", "shuffledp_sim",
+        "shuffledp_accountant", "shuffledp_privacy", "shuffledp_ops", "shuffledp_sim", "shuffledp_adversary",
     },
 }  # fmt: skip
 SERVICES = {"shuffler", "analyst", "accountant"}

@@ -41,12 +41,12 @@ from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translated
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import channel_to, server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import RoundRecord
-from shuffledp_sim.keys.pki import Deployment, create_deployment
 from shuffledp_sim.system.ports import Ports
 
 MECHANISM = RRShuffle(max_value=3, randomise=Fraction(1, 4))

@@ -19,6 +19,7 @@ import pytest
 from prometheus_client import generate_latest
 from shuffler_world import Round, Running, Submission, World, garbage_inside
 
+from shuffledp_adversary.tracing.links import join_logs
 from shuffledp_core.documents.models import RoundKey
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ConfigError, CorruptLogError
@@ -28,7 +29,6 @@ from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.corruption import Arrays, CorruptLog, read_log, read_logs, write_log
 from shuffledp_shuffler.node import MixNode
-from shuffledp_sim.tracing.links import join_logs
 
 USERS = 12
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from shuffledp_core.errors import UnreachableError
+from shuffledp_ops.keys.pki import create_deployment
+from shuffledp_ops.keys.renewal import renew
 from shuffledp_shuffler.relay import Relay
-from shuffledp_sim.keys.pki import create_deployment
-from shuffledp_sim.keys.renewal import renew
 
 
 async def nothing() -> None:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from shuffledp_client.randomisers import randomise
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_sim import cli
+from shuffledp import cli
 
 Shell = Callable[..., tuple[int, str, str]]
 

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import StageClock, control_of, read_result
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.report import RoundReport
-from shuffledp_sim.rounds.running import StageClock, control_of, read_result, run_round
+from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 

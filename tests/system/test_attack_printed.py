@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from shuffledp import cli
+from shuffledp_adversary.attacks.findings import AttackReport, Verdict
+from shuffledp_adversary.attacks.printed import TRIALS, run_printed
+from shuffledp_adversary.audit.trials import LINES
 from shuffledp_core.errors import UsageError
-from shuffledp_sim import cli
-from shuffledp_sim.attacks.findings import AttackReport, Verdict
-from shuffledp_sim.attacks.printed import TRIALS, run_printed
-from shuffledp_sim.audit.trials import LINES
 
 
 def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -53,7 +53,7 @@ def test_a_quick_look_takes_a_tenth_of_the_trials_and_no_other_number(
         asked.append(trials)
         return AttackReport("printed", f"{confidence:g}", (), 0.0)
 
-    monkeypatch.setattr("shuffledp_sim.attacks.printed.run_printed", counted)
+    monkeypatch.setattr("shuffledp_adversary.attacks.printed.run_printed", counted)
     for more in ([], ["--quick"], ["--trials", "700"]):
         run_command(["attack", "printed", "--format", "json", *more], monkeypatch)
     assert asked == [TRIALS, TRIALS // 10, 700]
@@ -70,7 +70,7 @@ def test_every_report_that_is_drawn_is_counted_in_plain_lines_where_nobody_sees_
             named["progress"](done, 2 * trials)
         return [np.zeros((trials, spec.alphabet), dtype=np.int64)] * 2
 
-    monkeypatch.setattr("shuffledp_sim.attacks.printed.shuffled_counts", drawn)
+    monkeypatch.setattr("shuffledp_adversary.attacks.printed.shuffled_counts", drawn)
     run_printed(trials=500)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reports drawn: 0 of 860,000"

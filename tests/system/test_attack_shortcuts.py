@@ -19,17 +19,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shuffledp.cli import app as command
+from shuffledp_adversary.attacks import app
+from shuffledp_adversary.attacks.average import average_chart, run_average
+from shuffledp_adversary.attacks.dropout import dropout_chart, run_dropout
+from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
+from shuffledp_adversary.attacks.flood import flood_chart, run_flood
+from shuffledp_adversary.attacks.length import run_length
+from shuffledp_adversary.attacks.outlier import run_outlier
+from shuffledp_adversary.attacks.picture import draw_chart
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_sim.attacks import app
-from shuffledp_sim.attacks.average import average_chart, run_average
-from shuffledp_sim.attacks.dropout import dropout_chart, run_dropout
-from shuffledp_sim.attacks.findings import AttackReport, Finding, Verdict
-from shuffledp_sim.attacks.flood import flood_chart, run_flood
-from shuffledp_sim.attacks.length import run_length
-from shuffledp_sim.attacks.outlier import run_outlier
-from shuffledp_sim.attacks.picture import draw_chart
-from shuffledp_sim.cli import app as command
-from shuffledp_sim.evidence import DEFAULT_CONFIDENCE
 
 SURE = 1 - 1e-9
 

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 from broken_samplers import blanket_halved, coin_not_flipped, noise_halved
 
-from shuffledp_client.randomisers import randomise
+from shuffledp import cli
+from shuffledp.commands import questions
+from shuffledp.commands.options import Circumstances, decimal
+from shuffledp.commands.questions import Question
+from shuffledp_adversary.audit import command
+from shuffledp_adversary.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
+from shuffledp_adversary.audit.mixnet import audit_through_mixnet
+from shuffledp_adversary.audit.neighbours import outcomes, ranked, worst_looking
+from shuffledp_adversary.audit.sampling import Sampler, count_symbols, shuffled_counts
 from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim import cli
-from shuffledp_sim.accounting import questions
-from shuffledp_sim.accounting.options import Circumstances, decimal
-from shuffledp_sim.accounting.questions import Question
-from shuffledp_sim.audit import command
-from shuffledp_sim.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
-from shuffledp_sim.audit.mixnet import audit_through_mixnet
-from shuffledp_sim.audit.neighbours import outcomes, ranked, worst_looking
-from shuffledp_sim.audit.sampling import Sampler, count_symbols, shuffled_counts
+from shuffledp_core.randomisers import randomise
 
 STRICT = 1 - 1e-9
 TRIALS = 20_000

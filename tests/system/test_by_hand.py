@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     lab = tmp_path / "lab-of-mine" / "lab"
     if processes_of(lab):
-        subprocess.run([sys.executable, "-m", "shuffledp_sim.cli", "deploy", "stop", str(lab)], check=False)
+        subprocess.run([sys.executable, "-m", "shuffledp.cli", "deploy", "stop", str(lab)], check=False)
 
 
 @pytest.mark.timeout(1200)

@@ -15,6 +15,7 @@ import aiomqtt
 import pytest
 from rounds_for_tests import LARGEST, USERS, quiet, small_plan, small_values
 
+from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
 from shuffledp_client.policy import Policy
 from shuffledp_client.verification import VerifiedRound, verify_round
 from shuffledp_core.clock import system_clock
@@ -22,13 +23,13 @@ from shuffledp_core.documents.models import Announcement
 from shuffledp_core.errors import ClientPolicyRefusal, PolicyRefusal
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.transport.announce import status_topic
+from shuffledp_ops.rounds.present import write_documents
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import StageClock, control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.rounds.demo import keep_evidence
-from shuffledp_sim.rounds.present import write_documents
-from shuffledp_sim.rounds.report import RoundReport
-from shuffledp_sim.rounds.running import StageClock, control_of, open_round, run_round
+from shuffledp_sim.demo import keep_evidence
+from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
-from shuffledp_sim.tracing.trace import Captured, Trace, load_captured, trace_round
 
 
 @pytest.fixture(scope="module", params=[(1, 2, 3), (1, 2), (1, 3), (2, 3)], ids=str)

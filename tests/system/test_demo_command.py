@@ -19,7 +19,7 @@ KEYS = {
     "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon", "delta", "adjacency",
     "max_distance", "epsilon_corrupted", "messages", "seconds",
 }  # fmt: skip
-COMMAND = [sys.executable, "-m", "shuffledp_sim.cli"]
+COMMAND = [sys.executable, "-m", "shuffledp.cli"]
 
 
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:

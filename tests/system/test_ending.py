@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "shuffledp_sim.cli", "demo", "--users", "20000", "--mechanism", "rr-shuffle"]
+COMMAND = [sys.executable, "-m", "shuffledp.cli", "demo", "--users", "20000", "--mechanism", "rr-shuffle"]
 
 
 def offspring(scratch: Path) -> set[int]:

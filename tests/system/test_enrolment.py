@@ -21,9 +21,9 @@ from shuffledp_core.documents.models import Credential, RoundPlan, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, ShuffleDPError, StaleRosterError, UsageError, WithdrawnCredentialError
 from shuffledp_core.keys import ROOT, load_identity
-from shuffledp_sim.keys import enrolment, renewal
-from shuffledp_sim.keys.pki import Deployment, create_deployment, next_roster, open_deployment
-from shuffledp_sim.rounds.running import abort_round, control_of, open_round
+from shuffledp_ops.keys import enrolment, renewal
+from shuffledp_ops.keys.pki import Deployment, create_deployment, next_roster, open_deployment
+from shuffledp_ops.rounds.running import abort_round, control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 
 ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}

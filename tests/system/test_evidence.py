@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from shuffledp_sim.evidence import clopper_pearson, epsilon_bound
+from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
 
 STRICT = 1 - 1e-9
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from shuffledp_adversary.attacks.exchange.attack import SCENARIOS, run_exchange
+from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.rounds import suspects
+from shuffledp_adversary.attacks.exchange.tampering import COPIES, Pool, alter, double, replay
+from shuffledp_adversary.attacks.exchange.unguarded import copied, flipped, marked
 from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
-from shuffledp_sim.attacks.exchange.attack import SCENARIOS, run_exchange
-from shuffledp_sim.attacks.exchange.node import Orders
-from shuffledp_sim.attacks.exchange.rounds import suspects
-from shuffledp_sim.attacks.exchange.tampering import COPIES, Pool, alter, double, replay
-from shuffledp_sim.attacks.exchange.unguarded import copied, flipped, marked
 
 pytestmark = pytest.mark.timeout(900)  # the command is all work: a loaded machine takes several times longer
 
@@ -33,7 +33,7 @@ ANYBODY = {*ONE_USER, *OTHERS, "3 other users", "the victim and 1 more", "the vi
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    command = [sys.executable, "-m", "shuffledp_sim.cli", "attack", "exchange", "--format", "json"]
+    command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--format", "json"]
     done = subprocess.run(
         [*command, "--confidence", "0.999999999"], capture_output=True, text=True, timeout=840, check=False
     )

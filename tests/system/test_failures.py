@@ -20,6 +20,8 @@ from rounds_for_tests import (
     within_a_minute,
 )
 
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
     BudgetExceeded,
@@ -29,10 +31,8 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.attacks.exchange.rounds import charge_of
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 

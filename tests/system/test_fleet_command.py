@@ -13,8 +13,8 @@ from rounds_for_tests import USERS, small_plan, within_a_minute
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.play import parse_broker
 
@@ -22,7 +22,7 @@ Line = dict[str, Any]
 
 
 async def fleet(system: LocalSystem, *options: str) -> Process:
-    command = [sys.executable, "-m", "shuffledp_sim.cli", "fleet", str(system.deployment.folder), *options]
+    command = [sys.executable, "-m", "shuffledp.cli", "fleet", str(system.deployment.folder), *options]
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
 
 

@@ -19,9 +19,9 @@ from rounds_for_tests import USERS, ended, small_plan, small_round, submit_some,
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.hostile.callers import GET_BOARD, GET_RESULT, Devices, silent_connections
 from shuffledp_sim.load.machine import usage_of
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
 
 MIB = 2**20

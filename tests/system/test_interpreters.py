@@ -4,14 +4,13 @@ from fractions import Fraction
 
 import pytest
 
-from shuffledp_accountant.numerics import registry  # noqa: F401 - registers the analyses
-from shuffledp_accountant.numerics.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
-from shuffledp_accountant.numerics.calibration.families import FAMILIES
-from shuffledp_client.randomisers import randomise
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_sim.cli import MechanismName
+from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
+from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.calibration.families import FAMILIES
 
 EXAMPLES: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
@@ -22,7 +21,7 @@ EXAMPLES: list[Mechanism] = [
 
 
 def test_the_examples_are_all_mechanisms() -> None:
-    assert {spec.kind for spec in EXAMPLES} == set(MECHANISMS) == {name.value for name in MechanismName}
+    assert {spec.kind for spec in EXAMPLES} == set(MECHANISMS)
 
 
 @pytest.mark.parametrize("spec", EXAMPLES, ids=lambda spec: spec.kind)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_sim.cli import keys_init
-from shuffledp_sim.keys.pki import create_deployment, open_deployment, replace_addresses
+from shuffledp_ops.keys.app import init as keys_init
+from shuffledp_ops.keys.pki import create_deployment, open_deployment, replace_addresses
 
 REGULAR = {"node-1": "127.0.0.1:7001", "node-2": "127.0.0.1:7002", "analyst": "127.0.0.1:7003"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Shell
 
-from shuffledp_sim.keys import pki
+from shuffledp_ops.keys import pki
 
 PROJECT = Path(__file__).parents[2]
 
@@ -62,7 +62,7 @@ def test_good_names_are_taken_and_an_empty_folder_that_is_there_is_used(shuffled
 @pytest.mark.parametrize(
     ("path", "ignored"),
     [("keys/root/identity.pem", True), ("state/node-1/lock", True), ("alice.bundle", True), ("renewal/keys/x", True),
-     ("sim/src/shuffledp_sim/keys/pki.py", False), ("core/src/shuffledp_core/state.py", False)],
+     ("ops/src/shuffledp_ops/keys/pki.py", False), ("core/src/shuffledp_core/state.py", False)],
 )  # fmt: skip
 def test_git_ignores_what_must_not_be_published_and_no_source(path: str, *, ignored: bool) -> None:
     if not (PROJECT / ".git").exists():

@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.console import Console
 
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_sim.cli import keys_renew
-from shuffledp_sim.keys import renewal
-from shuffledp_sim.keys.authority import Authority, pem
-from shuffledp_sim.keys.overview import show
-from shuffledp_sim.keys.pki import Deployment, create_deployment, open_deployment, write_client
-from shuffledp_sim.keys.renewal import renew
+from shuffledp_ops.keys import renewal
+from shuffledp_ops.keys.app import renew as keys_renew
+from shuffledp_ops.keys.authority import Authority, pem
+from shuffledp_ops.keys.overview import show
+from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deployment, write_client
+from shuffledp_ops.keys.renewal import renew
 
 NOW = dt.datetime.now(dt.UTC)
 ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
@@ -245,7 +245,7 @@ def test_an_authority_that_may_certify_no_other_has_a_successor_without_a_bridge
 CRASHES = """
 import os, signal, sys
 from pathlib import Path
-from shuffledp_sim.keys import renewal
+from shuffledp_ops.keys import renewal
 step, when = sys.argv[2:]
 there = getattr(renewal, step)
 def dies(*arguments):

@@ -22,9 +22,9 @@ from shuffledp_core.errors import DifferentSubmissionError, ShuffleDPError, TooF
 from shuffledp_core.onion.geometry import TAG_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.keys.pki import issue_credentials
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.keys.pki import issue_credentials
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 

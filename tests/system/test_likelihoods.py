@@ -13,9 +13,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from shuffledp_adversary.attacks.trace import local_claim, local_epsilon
+from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
-from shuffledp_sim.attacks.trace import local_claim, local_epsilon
-from shuffledp_sim.tracing.likelihood import guess_values, log_likelihood
 
 CERTAIN = 1 - 1e-9
 

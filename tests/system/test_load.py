@@ -17,16 +17,16 @@ import pytest
 from rounds_for_tests import LARGEST, quiet, small_plan, submit_some, within_a_minute
 
 from shuffledp_core.errors import ConfigError, UnknownRoundError, UsageError
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.load.connections import OTHER_FILES, allow_open_files
 from shuffledp_sim.load.figures import ENTRY
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, rows, write_report
 from shuffledp_sim.load.process import ArrivalProcess
 from shuffledp_sim.load.run import Finding, LoadTest, run_load
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 
-COMMAND = [sys.executable, "-m", "shuffledp_sim.cli", "load"]
+COMMAND = [sys.executable, "-m", "shuffledp.cli", "load"]
 OPTIONS = LoadOptions(
     users=60, connections=10, rate=60.0, arrivals=ArrivalProcess.UNIFORM, max_value=LARGEST, epsilon=4.0, delta=1e-3
 )

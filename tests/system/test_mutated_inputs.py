@@ -54,12 +54,12 @@ from shuffledp_core.errors import EvidenceError, ShuffleDPError
 from shuffledp_core.keys import Identity, load_identity, load_roster
 from shuffledp_core.transport.requests import _tolerant
 from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_ops.keys.pki import write_client
 from shuffledp_proto.v1 import accountant_pb2, analyst_pb2, batch_pb2, node_pb2
 from shuffledp_shuffler.checks import check_batch, check_certificate, check_claim, check_header, check_manifest
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.round_state import RoundRecord
 from shuffledp_shuffler.store import RoundFolder
-from shuffledp_sim.keys.pki import write_client
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -18,9 +18,9 @@ from rounds_for_tests import USERS, ended, restart, small_plan, small_round, sub
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, open_deployment
-from shuffledp_sim.keys.renewal import renew
-from shuffledp_sim.rounds.running import control_of, open_round, read_result
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
+from shuffledp_ops.keys.renewal import renew
+from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import STOP_SECONDS, LocalSystem
 
 OBSERVED = True

@@ -12,15 +12,15 @@ import signal
 import pytest
 from rounds_for_tests import restart, small_plan, within_a_minute
 
+from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ExpiredDocumentError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
+from shuffledp_ops.keys.pki import ANALYST
+from shuffledp_ops.rounds.running import abort_round, control_of, open_round
 from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
-from shuffledp_sim.attacks.exchange.rounds import charge_of
-from shuffledp_sim.keys.pki import ANALYST
-from shuffledp_sim.rounds.running import abort_round, control_of, open_round
 from shuffledp_sim.system.processes import STOP_SECONDS, LocalSystem
 
 

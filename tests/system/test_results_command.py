@@ -19,11 +19,11 @@ from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import OutputError, TooFewReportsError
 from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_ops.keys.pki import create_deployment
+from shuffledp_ops.results import exporting
+from shuffledp_ops.results.fetching import summaries
+from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
-from shuffledp_sim.keys.pki import create_deployment
-from shuffledp_sim.results import exporting
-from shuffledp_sim.results.fetching import summaries
-from shuffledp_sim.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 
 SAVED = {"certificate.json", "plan-certificate.json", "manifest.json", "result.json", "report.json", "plot.png",
@@ -196,7 +196,7 @@ def test_a_round_whose_folder_goes_away_is_printed_and_fetched_again(
 ) -> None:
     out = tmp_path / "out"
     operator = subprocess.Popen(
-        [sys.executable, "-m", "shuffledp_sim.cli", "round", keys, "--mechanism", "rr-shuffle", "--max-value", "3",
+        [sys.executable, "-m", "shuffledp.cli", "round", keys, "--mechanism", "rr-shuffle", "--max-value", "3",
          "--min-reports", "5", "--max-reports", "5", "--epsilon", "4", "--delta", "1e-3", "--out", str(out),
          "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

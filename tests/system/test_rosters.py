@@ -21,10 +21,10 @@ from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, StaleRosterError
 from shuffledp_core.keys import ROOT, load_identity, load_roster, read_roster
 from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deployment
+from shuffledp_ops.keys.renewal import renew
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
-from shuffledp_sim.keys.pki import Deployment, create_deployment, open_deployment
-from shuffledp_sim.keys.renewal import renew
 
 ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
 NOW = dt.datetime.now(dt.UTC)

@@ -36,7 +36,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(
 def limited(tmp_path: Path, bytes_a_file: int, *words: str) -> subprocess.CompletedProcess[str]:
     """The command where no file may be longer."""
     start = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_a_file},) * 2); "
-    start += "runpy.run_module('shuffledp_sim.cli', run_name='__main__')"
+    start += "runpy.run_module('shuffledp.cli', run_name='__main__')"
     command = [sys.executable, "-c", start, *words]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
 
@@ -52,7 +52,7 @@ def test_a_demo_whose_folder_goes_away_is_printed_and_kept_elsewhere(tmp_path: P
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     demo = subprocess.Popen(
-        [sys.executable, "-m", "shuffledp_sim.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
+        [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -107,7 +107,7 @@ def test_a_small_disk_is_named_by_the_real_command(tmp_path: Path) -> None:
         pytest.skip("this machine mounts nothing")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "shuffledp_sim.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(small)},
+            [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(small)},
             capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 2

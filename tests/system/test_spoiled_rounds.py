@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rounds_for_tests import USERS, ended, quiet, small_plan, small_values, within_a_minute
 
+from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.transport import EntryNode
 from shuffledp_client.verification import VerifiedRound
@@ -22,9 +23,8 @@ from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomness import system_random
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.attacks.exchange.rounds import charge_of
-from shuffledp_sim.keys.pki import issue_credentials
-from shuffledp_sim.rounds.running import control_of, open_round, read_result
+from shuffledp_ops.keys.pki import issue_credentials
+from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 from rounds_for_tests import USERS, ended, quiet, restart, small_plan, small_values, submit_some, within_a_minute
 
-from shuffledp_sim.rounds.running import control_of, open_round, read_result
+from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 

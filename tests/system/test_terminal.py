@@ -15,18 +15,19 @@ import pytest
 from commands import Shell
 from rich.console import Console
 
-from shuffledp_accountant.analysis import analyse
-from shuffledp_accountant.certificates import FINAL, certificate, cost_of
+from shuffledp import progress
+from shuffledp.progress import Stages
+from shuffledp_accountant.certificates import certificate, cost_of
 from shuffledp_accountant.ledger.charges import Account
+from shuffledp_adversary.attacks.findings import Claim, Finding, Verdict
+from shuffledp_adversary.attacks.present import verdict_words
 from shuffledp_core.documents.models import Estimate, LedgerPosition, RoundPlan
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.terminal import prepare_terminal
-from shuffledp_sim import progress
-from shuffledp_sim.attacks.findings import Claim, Finding, Verdict
-from shuffledp_sim.attacks.present import verdict_words
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.present import print_report
-from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_core.vocabulary import FINAL
+from shuffledp_ops.rounds.present import print_report
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_privacy.analysis import analyse
 
 CERTIFY = ["certify", "krr-histogram", "--users", "1000", "--symbols", "3", "--epsilon0", "1", "--delta", "1e-6"]
 
@@ -44,7 +45,7 @@ def test_a_terminal_without_greek_gets_words_and_no_traceback(
     tmp_path: Path, environment: dict[str, str], words: list[str]
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "shuffledp_sim.cli", *words], cwd=tmp_path, env={**os.environ, **environment},
+        [sys.executable, "-m", "shuffledp.cli", *words], cwd=tmp_path, env={**os.environ, **environment},
         capture_output=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -76,7 +77,7 @@ def test_a_terminal_with_all_letters_gets_them(monkeypatch: pytest.MonkeyPatch) 
 def test_an_output_that_takes_nothing_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "shuffledp_sim.cli", *CERTIFY], stdout=full, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "shuffledp.cli", *CERTIFY], stdout=full, stderr=subprocess.PIPE, text=True,
             timeout=240, check=False,
         )  # fmt: skip
     assert done.returncode == 2

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from commands import Shell
 
+from shuffledp_adversary.attacks.findings import Verdict
+from shuffledp_adversary.attacks.trace import trace_findings
+from shuffledp_adversary.tracing.trace import load_captured, trace_round
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
-from shuffledp_sim.attacks.findings import Verdict
-from shuffledp_sim.attacks.trace import trace_findings
-from shuffledp_sim.tracing.trace import load_captured, trace_round
 
-COMMAND = [sys.executable, "-m", "shuffledp_sim.cli"]
+COMMAND = [sys.executable, "-m", "shuffledp.cli"]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from rounds_for_tests import LARGEST, USERS, small_round
 
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
-from shuffledp_sim.rounds.report import RoundReport
+from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_sim.system.processes import LocalSystem
 
 TAIL_ERRORS = {"krr-histogram": 9.0, "rr-shuffle": 7.0, "geo-shuffle": 8.0, "sgdl-shuffle": 16.0}

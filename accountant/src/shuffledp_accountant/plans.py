@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -14,6 +13,7 @@ from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, KRRHistogram, Mech
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import ROUND_ID
 
 MIN_NODES: Final = 2
 """With one node there is nobody else who could be the honest one."""
@@ -25,12 +25,10 @@ MAX_PLAN_EPSILON: Final = 100.0
 SMALLEST_DELTA: Final = 1e-12
 """Below it floating point cannot bracket the truth."""
 
-_ROUND_ID: Final = re.compile(r"[0-9a-f]{16,64}")
-
 
 def check_round_id(round_id: str) -> None:
     """Raises `UsageError` unless it is 16 to 64 lower-case hex digits."""
-    if not _ROUND_ID.fullmatch(round_id):
+    if not ROUND_ID.fullmatch(round_id):
         raise UsageError(f"a round id is 16 to 64 lower-case hex digits, not {round_id[:80]!r}")
 
 

@@ -12,8 +12,7 @@ from typing import Final
 
 import structlog
 
-from shuffledp_accountant.analysis import analyse, calibrated
-from shuffledp_accountant.certificates import FINAL, PLAN, certificate, cost_of, final_cost
+from shuffledp_accountant.certificates import certificate, cost_of, final_cost
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -45,6 +44,8 @@ from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
+from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_privacy.analysis import analyse, calibrated
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 NAME: Final = "shuffledp_proto.v1.Accountant"

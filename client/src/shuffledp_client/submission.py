@@ -12,7 +12,6 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shuffledp_client.encoding import pack, symbols, tagged
-from shuffledp_client.randomisers import randomise
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Party, Receipt
@@ -23,6 +22,7 @@ from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import seal_envelope
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
+from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
 
 

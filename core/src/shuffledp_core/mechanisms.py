@@ -1,7 +1,7 @@
 """The frozen specification of every mechanism: parameters necessary and sufficient, and nothing else.
 
-Three interpreters read these values: the client's sampler (`shuffledp_client.randomisers`), the analyst's
-estimator (`shuffledp_core.estimation`) and the accountant's analysis (`shuffledp_accountant.numerics`).
+Three interpreters read these values: the client's sampler (`shuffledp_core.randomisers`), the analyst's
+estimator (`shuffledp_core.estimation`) and the accountant's analysis (`shuffledp_privacy`).
 Probabilities are rationals so that the client samples exactly the law that is certified, with integers.
 
 Notation follows docs/accounting.md: k symbols or largest value, γ, p, φ = exp(-ε), β = 1/shares, c padding.

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn
 
-from shuffledp_accountant.adaptive import spent_adaptively
-from shuffledp_accountant.analysis import Cost, Spent, alone, rebased, spent
 from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_privacy.adaptive import spent_adaptively
+from shuffledp_privacy.analysis import Cost, Spent, alone, rebased, spent
 
 
 class State(StrEnum):

@@ -18,7 +18,6 @@ import msgspec
 from sqlalchemy import Connection, Engine, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from shuffledp_accountant.analysis import Cost
 from shuffledp_accountant.ledger import charges as rules
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -32,13 +31,14 @@ from shuffledp_accountant.ledger.charges import (
 )
 from shuffledp_accountant.ledger.database import failures, open_database
 from shuffledp_accountant.ledger.schema import charges, curves, populations
-from shuffledp_accountant.numerics.bounds import Setting
-from shuffledp_accountant.tabulated import MOST_KEPT, TABLES, fingerprint
 from shuffledp_core.clock import Clock
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
 
 Certify = Callable[[Account], bytes]
 """Signs the certificate for a charge's place in the account."""

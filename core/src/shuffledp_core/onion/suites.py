@@ -16,8 +16,6 @@ from typing import Final, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
-from nacl import bindings
-from nacl.exceptions import CryptoError
 
 from shuffledp_core.errors import BadBatchError, ConfigError
 from shuffledp_core.randomness import RandomBytes, system_random
@@ -67,16 +65,21 @@ class Suite(Protocol):
 
 @dataclass(frozen=True)
 class SealedBox:
-    """libsodium sealed boxes: X25519, XSalsa20-Poly1305. No `info`: the keys are fresh per round."""
+    """libsodium sealed boxes: X25519, XSalsa20-Poly1305. No `info`: the keys are fresh per round.
+
+    PyNaCl is imported where it seals, so that documents can be read and checked where it is not installed.
+    """
 
     name: str = "sealed-box"
-    overhead: int = bindings.crypto_box_SEALBYTES
-    public_key_bytes: int = bindings.crypto_box_PUBLICKEYBYTES
-    private_key_bytes: int = bindings.crypto_box_SECRETKEYBYTES
+    overhead: int = 32 + 16
+    public_key_bytes: int = 32
+    private_key_bytes: int = 32
     reproducible: bool = True
 
     def generate(self) -> tuple[bytes, bytes]:
         """See `Suite.generate`."""
+        from nacl import bindings
+
         public, private = bindings.crypto_box_keypair()
         return private, public
 
@@ -91,6 +94,7 @@ class SealedBox:
         That is: the box of the plaintext under a nonce of BLAKE2b(ephemeral public key || public key), 24 bytes,
         behind the ephemeral public key.
         """
+        from nacl import bindings
 
         def seal(plaintext: bytes) -> bytes:
             ephemeral = source(bindings.crypto_box_SECRETKEYBYTES)
@@ -102,6 +106,9 @@ class SealedBox:
 
     def opener(self, private_key: bytes, info: bytes) -> Open:  # noqa: ARG002
         """See `Suite.opener`."""
+        from nacl import bindings
+        from nacl.exceptions import CryptoError
+
         public_key = bindings.crypto_scalarmult_base(private_key)
 
         def open_(layer: bytes) -> bytes:

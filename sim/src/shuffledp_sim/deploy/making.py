@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp_core.errors import ConfigError
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment, write_client
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment, write_client
 
 POPULATION: Final = "demo"
 

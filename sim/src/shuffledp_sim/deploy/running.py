@@ -11,8 +11,8 @@ from typing import Final
 from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.transport.probe import ProbedConfig, probe
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
 from shuffledp_sim.deploy.detached import Detached
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, open_deployment
 
 START_SECONDS: Final = 120.0
 """How long a process may take until it is healthy; on an idle machine about two."""

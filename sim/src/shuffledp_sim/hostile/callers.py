@@ -13,9 +13,9 @@ from typing import Final
 
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import analyst_pb2, batch_pb2, node_pb2
 from shuffledp_sim.hostile.wire import RawCaller, message
-from shuffledp_sim.keys.pki import Deployment
 
 SUBMIT: Final = "/shuffledp_proto.v1.Node/Submit"
 GET_BOARD: Final = "/shuffledp_proto.v1.Analyst/GetBoard"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from shuffledp.progress import Stages
 from shuffledp_core.errors import ReceiptMissingError, RoundFailed
 from shuffledp_core.logs import configure_logs
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, print_report, write_report
 from shuffledp_sim.load.run import run_load
-from shuffledp_sim.progress import Stages
 
 
 def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json: bool) -> None:

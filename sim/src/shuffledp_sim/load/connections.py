@@ -23,7 +23,7 @@ from shuffledp_client.transport import Backoff, EntryNode
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import UsageError
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.keys.pki import Deployment
+from shuffledp_ops.keys.pki import Deployment
 
 HANDSHAKES: Final = 32
 """Handshakes under way at once; more only queue at the processors of both sides."""

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from shuffledp_core.errors import UsageError
+from shuffledp_ops.rounds.picture import QUIET, draw_seconds, quiet
 from shuffledp_sim.load.arrivals import Timeline
 from shuffledp_sim.load.figures import ACCEPTED, LoadReport, Spread, accepted_users
-from shuffledp_sim.rounds.picture import QUIET, draw_seconds, quiet
 
 _ACCEPTED: Final = "#2a6f97"
 _OTHER: Final = "#e07a1f"

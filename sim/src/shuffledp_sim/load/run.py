@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from shuffledp.progress import Stages
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.transport import AnalystReader, Backoff, with_retries
@@ -24,8 +25,9 @@ from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.keys.pki import ANALYST, open_deployment
+from shuffledp_ops.rounds.running import StageClock, abort_round, control_of, follow_round, open_round, read_result
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
-from shuffledp_sim.keys.pki import ANALYST, open_deployment
 from shuffledp_sim.load import corpus as corpora
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
 from shuffledp_sim.load.connections import Connections, allow_open_files, connected, established_to
@@ -44,8 +46,6 @@ from shuffledp_sim.load.figures import (
 )
 from shuffledp_sim.load.machine import Usage, usage_from_metrics, usage_of
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import StageClock, abort_round, control_of, follow_round, open_round, read_result
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.users.fleet import DeployedSystem, System, enrolled_users, verified_for
 from shuffledp_sim.users.sealing import sealing_pool, warm

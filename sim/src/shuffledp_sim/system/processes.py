@@ -25,7 +25,7 @@ from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
-from shuffledp_sim.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
 from shuffledp_sim.system.child import PARENT
 from shuffledp_sim.system.ports import Ports
 

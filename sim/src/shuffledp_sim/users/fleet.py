@@ -22,6 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.progress import Stages
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
@@ -32,8 +33,7 @@ from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.keys.pki import Deployment, issue_credentials
-from shuffledp_sim.progress import Stages
+from shuffledp_ops.keys.pki import Deployment, issue_credentials
 from shuffledp_sim.users.sealing import WORKERS, seal_users
 
 CONNECTIONS: Final = 4

@@ -17,6 +17,7 @@ import structlog
 from numpy.typing import NDArray
 from rich.console import Console
 
+from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader, Backoff, announced
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.clock import system_clock
@@ -32,9 +33,8 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_sim.keys.pki import open_deployment
-from shuffledp_sim.progress import Stages
-from shuffledp_sim.rounds.running import read_result
+from shuffledp_ops.keys.pki import open_deployment
+from shuffledp_ops.rounds.running import read_result
 from shuffledp_sim.users.columns import load_column
 from shuffledp_sim.users.fleet import DeployedSystem, Fleet, System, verified_for
 from shuffledp_sim.users.sealing import sealing_pool

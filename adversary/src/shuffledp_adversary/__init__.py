@@ -1,0 +1,1 @@
+"""Adversaries that really try: corrupt nodes, attacks, tracing, audit."""

@@ -1,0 +1,262 @@
+"""Exchange: a mix node that repeats, replays, loses, exchanges or marks onions.
+
+**What the adversary has.** One mix node, above all the entry node: it opens every user's envelope, so it knows whose
+inner onions are whose, though not what is in them. It may change its output as it likes, and sign for it. It reads
+the published board. All its peers run the honest program.
+
+**What it does, and why that should work.** A mix hides only what goes through it once and unchanged.
+
+* *Repeat*: send a copy of the victim's onion along. Mixing keeps multiplicities, so the message that stands on the
+  board three times is the victim's. *Replay* does it across rounds.
+* *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all layers and shows.
+* *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts stay right; or
+  *drop* them and sign for it, as if they had not opened; or, as the last node, *double* one message in place of others.
+* *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its own. What it did not
+  make itself on the board is the victim's. *Crowd* does that at the door: let the victim in, turn the others away,
+  and make up the rest. *Surround* is the same from outside, with accomplices who really are enrolled.
+
+**What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are fresh, so that an
+onion of another round does not open; every layer is authenticated, so that a marked one does not open either, and what
+does not open is dropped: neither copies nor marks reach the board. Counts, also of what was dropped, are signed at
+every hop and held together at the end; and every message carries a receipt tag that only its sender knows, so that a
+user whose message is not on the board, once and unchanged, holds evidence in its receipt.
+
+**What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by everybody but the victim,
+too late for the victim. *Crowd* leaves nobody with a receipt that is not honoured. Only the entry node sees
+credentials, so nobody else can tell made-up reports; they count as colluding users, which the plan must allow for.
+
+Sources: Serjantov, Dingledine and Syverson, "From a Trickle to a Flood: Active Attacks on Several Mix Types"
+(Information Hiding 2002), for the blending attack; Danezis and Goldberg, "Sphinx" (IEEE S&P 2009), for tagging and
+replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange import unguarded
+from shuffledp_adversary.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
+from shuffledp_adversary.attacks.exchange.rounds import USERS, Observation, observe, tamperable_system
+from shuffledp_adversary.attacks.exchange.tampering import SILENTLY
+from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.measuring import check_trials, share_finding
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
+from shuffledp_core.onion.suites import SUITES
+
+SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
+    "copy": (1, 2),
+    "replay": (1,),
+    "mark": (1, 2),
+    "double": (3,),
+    "drop": (1, 2),
+    "substitute": (1, 2),
+    "exchange": (1, 3),
+    "alter": (3,),
+    "shrink": (1, 3),
+    SILENTLY: (1,),
+    "grow": (1, 3),
+}
+"""Tamperings that must be noticed, with the positions on the route at which they are tried (1: entry, 3: last)."""
+
+ANSWER: Final = "another answer"
+TRACED: Final = "the victim's messages"
+
+WANTED: Final[dict[str, str]] = {
+    **dict.fromkeys(("copy", "replay", "mark", "isolate", "crowd", "surround"), TRACED),
+    **dict.fromkeys(("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER),
+}
+"""What the adversary is after."""
+
+CONSISTENT: Final = ("substitute", "exchange", "alter", SILENTLY, "isolate")
+"""Tamperings that leave every count and length as the other parties expect it."""
+
+TRIALS: Final = 100
+"""Rounds in process of each attack without its defence."""
+
+_GOAL: Final = "threat model: integrity goal 2"
+_NOTICED: Final = "noticed, as a share of the tampered rounds"
+_IDENTIFIED: Final = "identified, as a share of the victim's messages"
+
+_LESSON: Final = (
+    "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked onions reach no board. "
+    "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of that only afterwards, "
+    "and of reports that the entry node makes up not at all. Such reports count as colluding users."
+)
+
+
+def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+    """Runs every tampering once at each position in real rounds, and the unguarded ones `trials` times in process.
+
+    Args:
+        trials: at least 1.
+        confidence: of the intervals of what is sampled.
+
+    Raises:
+        UsageError: a number is out of range.
+        ShuffleDPError: the system did not start, or an honest part of it failed.
+    """
+    check_trials(trials, confidence, fewest=1)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
+        observations, said = asyncio.run(play(Path(folder), stages))
+        in_process = _in_process(trials, confidence, stages)
+        stages.finish()
+    findings = (*judged(observations), *_knocked(said), *in_process)
+    details: dict[str, Any] = {"observations": [_row(one) for one in observations], "at_the_door": said}
+    return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
+
+
+async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[str, str | None]]:
+    """All real rounds, on one system: what was observed in each, and what the door said (see `knock`)."""
+    orders_of_day = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    orders_of_day.append(("isolate", 1))
+    total = len(orders_of_day) + 4
+    system, orders = tamperable_system(folder)
+    seen: list[Observation] = []
+
+    def saw(one: Observation) -> None:
+        seen.append(one)
+        stages.update("rounds", len(seen), total)
+
+    try:
+        await system.start(lambda done, of: stages.update("starting processes", done, of))
+        saw(await observe(system, orders, None, 1))
+        for name, position in orders_of_day:
+            saw(await observe(system, orders, name, position))
+        saw(await crowd_out(system, orders))
+        saw(await surround(system))
+        said, knocked = await knock(system)
+        saw(knocked)
+    finally:
+        system.stop()
+    return seen, said
+
+
+def _row(one: Observation) -> dict[str, Any]:
+    wanted = WANTED.get(one.tampering)
+    got = one.answer_changed if wanted == ANSWER else one.identified > 0 if wanted == TRACED else False
+    return {"wanted": wanted, "got": got, **one.to_dict()}
+
+
+def judged(observations: Sequence[Observation]) -> list[Finding]:
+    """The findings of the real rounds."""
+    of = {name: [one for one in observations if one.tampering == name] for name in (*SCENARIOS, "isolate")}
+    findings = [_must_be_noticed(name, of[name]) for name in SCENARIOS]
+    tracing = [one for name in ("copy", "replay", "mark") for one in of[name]]
+    findings.append(
+        _count(
+            "copy, replay and mark: does the victim's message show?",
+            _IDENTIFIED,
+            Claim("threat model: privacy goal 1", 0.0),
+            sum(one.identified for one in tracing) / sum(one.messages for one in tracing),
+            len(tracing),
+            defended=True,
+        )
+    )
+    consistent = [one for name in CONSISTENT for one in of[name]]
+    findings.append(
+        _count(
+            f"{', '.join(CONSISTENT)}: if users did not look for their tags",
+            _NOTICED,
+            Claim(_GOAL, 1.0, at_least=True),
+            sum(one.stopped_by is not None for one in consistent) / len(consistent),
+            len(consistent),
+            defended=False,
+            note="every count is right: only the receipt tags tell",
+        )
+    )
+    tampered = [one for rounds in of.values() for one in rounds]
+    findings.append(
+        _count(
+            "the charge of a tampered round",
+            "still charged, as a share of the tampered rounds",
+            Claim("protocol: Discards", 1.0, at_least=True),
+            sum(one.charge != "released" for one in tampered) / len(tampered),
+            len(tampered),
+            defended=True,
+        )
+    )
+    findings.append(_must_be_noticed("isolate", of["isolate"]))
+    for name, what in _ISOLATING.items():
+        findings += [_isolated(what, one) for one in observations if one.tampering == name]
+    return findings
+
+
+_ISOLATING: Final = {
+    "isolate": "entry node exchanges all onions but the victim's",
+    "crowd": "entry node turns the others away and makes up reports (no enrolment key)",
+    "surround": f"{USERS - 1} enrolled accomplices around the victim (with the enrolment key; entry node honest)",
+}
+"""Attacks after which the board holds nobody's messages but the victim's and the adversary's own."""
+
+
+def _must_be_noticed(name: str, rounds: Sequence[Observation]) -> Finding:
+    share = sum(one.noticed for one in rounds) / len(rounds)
+    note = "; ".join(f"at {one.position}: {one.by}, {one.error}" for one in rounds)
+    return _count(name, _NOTICED, Claim(_GOAL, 1.0, at_least=True), share, len(rounds), defended=True, note=note)
+
+
+def _isolated(what: str, one: Observation) -> Finding:
+    return _count(
+        what,
+        _IDENTIFIED,
+        Claim("guessing which messages of the round are the victim's", 1 / USERS),
+        one.identified / one.messages,
+        1,
+        defended=False,
+        note=f"nothing prevents it; noticed afterwards by {one.by}",
+    )
+
+
+def _knocked(said: dict[str, str | None]) -> list[Finding]:
+    """The findings at an honest entry node's door: only the very same submission gets a receipt again."""
+    foreign = {what: error for what, error in said.items() if what != AGAIN}
+    note = "; ".join(f"{what}: {error}" for what, error in foreign.items())
+    refused = sum(error is not None for error in foreign.values()) / len(foreign)
+    claim = Claim("threat model: integrity goal 1", 1.0, at_least=True)
+    quantity = "refused, as a share of the wrong submissions"
+    return [_count("at the door", quantity, claim, refused, len(foreign), defended=True, note=note)]
+
+
+def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
+    """The attacks with and without one check, and every bit of an onion flipped."""
+    runs: list[tuple[str, bool, Callable[[], unguarded.Trace]]] = [
+        ("copy, where nodes do not look for repeated onions", False, lambda: unguarded.copied(trials, guarded=False)),
+        ("copy, the same rounds with that check", True, lambda: unguarded.copied(trials, guarded=True)),
+        ("mark, where layers are encrypted but not authenticated", False, lambda: unguarded.marked(trials)),
+    ]
+    findings = []
+    for scenario, defended, run in runs:
+        findings.append(_sampled(scenario, run(), confidence, defended=defended))
+        stages.update("in process", len(findings), len(runs) + len(SUITES))
+    for name, suite in SUITES.items():
+        findings.append(_flipped(name, unguarded.flipped(suite)))
+        stages.update("in process", len(findings), len(runs) + len(SUITES))
+    return findings
+
+
+def _flipped(suite: str, trace: unguarded.Trace) -> Finding:
+    claim, share = Claim("authenticated encryption", 0.0), trace.found / trace.trials
+    quantity = "opened, as a share of the onions with one flipped bit"
+    return _count(f"mark, every bit under {suite}", quantity, claim, share, trace.trials, defended=True)
+
+
+def _sampled(scenario: str, trace: unguarded.Trace, confidence: float, *, defended: bool) -> Finding:
+    claim = Claim("pointing at any message of the round: the victim has as many as everybody", 1 / unguarded.USERS)
+    counted, quantity = (trace.found, trace.trials), "traced, as a share of the rounds"
+    return share_finding(scenario, counted, claim, confidence, defended=defended, quantity=quantity)
+
+
+def _count(
+    scenario: str, quantity: str, claim: Claim, measured: float, trials: int, *, defended: bool, note: str = ""
+) -> Finding:
+    """A finding about what was counted: its interval is the number itself."""
+    return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)

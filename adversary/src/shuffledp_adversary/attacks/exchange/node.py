@@ -1,0 +1,158 @@
+"""The malicious node: the shuffler's own code, with the result of its mixing tampered with before it is signed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
+from shuffledp_core.documents.models import BatchHeader, Credential, Roster
+from shuffledp_core.documents.signed import Signed, verify
+from shuffledp_core.errors import DocumentError, SubmissionClosedError
+from shuffledp_core.onion.layers import open_envelope
+from shuffledp_shuffler.files import make_folder, write_atomic
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.node import MixNode, Parts
+from shuffledp_shuffler.uploads import Chunks
+from shuffledp_shuffler.work import Work
+
+
+@dataclass(frozen=True)
+class Orders:
+    """A folder in which the adversary's parts leave word to each other."""
+
+    folder: Path
+
+    @property
+    def order(self) -> str | None:
+        """The tampering of the next round, or None."""
+        file = self.folder / "order"
+        return file.read_text().strip() if file.exists() else None
+
+    def give(self, order: str | None) -> None:
+        """Orders a tampering for the rounds from now on; None: honest work. Forgets what was made up before."""
+        if order is not None and order not in TAMPERINGS:
+            raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(TAMPERINGS)}")
+        make_folder(self.folder)
+        (self.folder / "made").unlink(missing_ok=True)
+        (self.folder / "order").unlink(missing_ok=True)
+        if order is not None:
+            (self.folder / "order").write_text(order)
+
+    def let_in(self, enrolment_key: bytes) -> None:
+        """Names a key of the adversary's own: who has a credential under it is an accomplice."""
+        make_folder(self.folder)
+        (self.folder / "accomplices").write_bytes(enrolment_key)
+
+    def accomplices(self) -> bytes:
+        """The key that was named to `let_in`; empty before."""
+        file = self.folder / "accomplices"
+        return file.read_bytes() if file.exists() else b""
+
+    def leave_made(self, messages: list[bytes]) -> None:
+        """Leaves the plain messages that the node made up, for its accomplices."""
+        write_atomic(self.folder / "made", b"".join(messages))
+
+    def made(self) -> bytes:
+        """The plain messages that were made up, packed."""
+        file = self.folder / "made"
+        return file.read_bytes() if file.exists() else b""
+
+
+@dataclass(frozen=True)
+class TamperingWork(Work):
+    """Mixes as a node does, then tampers. `earlier` keeps one record of every round, by position, to replay it."""
+
+    orders: Orders
+    earlier: dict[int, bytes] = field(default_factory=dict)
+
+    async def mixed(self, live: LiveRound) -> BatchHeader:
+        """See `Work.mixed`; the header counts and commits to what is really sent."""
+        header = await super().mixed(live)
+        pool = self._pool_of(live)
+        self.earlier[pool.position] = pool.victim[0]
+        order = self.orders.order
+        if order is None:
+            return header
+        tampered = TAMPERINGS[order](pool)
+        self.orders.leave_made(pool.made)
+        packed = b"".join(tampered)
+        write_atomic(live.folder.outgoing, packed)
+        dropped = header.dropped + (len(pool.records) - len(tampered) if order == DROP else 0)
+        return msgspec.structs.replace(
+            header,
+            users=(len(tampered) + dropped) // pool.geometry.messages_per_user,
+            records=len(tampered),
+            dropped=dropped,
+            digest=hashlib.sha256(packed).hexdigest(),
+        )
+
+    def _pool_of(self, live: LiveRound) -> Pool:
+        terms = live.require_terms()
+        geometry, position = terms.geometry, terms.position
+        records = split(live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1))
+        victim = records[:1]
+        if live.record.is_entry:  # only here the node knows what is whose: it opens the first envelope by itself
+            envelope = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
+            opened = open_envelope(geometry, live.record.round_id, live.require_key(), envelope)
+            victim = split(opened, geometry.record_bytes(2))
+        return Pool(
+            geometry=geometry,
+            round_id=live.record.round_id,
+            public_keys=[bytes.fromhex(key.public_key) for key in terms.route],
+            position=position,
+            records=records,
+            victim=victim,
+            earlier=self.earlier.get(position),
+        )
+
+
+class LyingNode(MixNode):
+    """A node that says at its door and at the close what suits what it is about to do."""
+
+    def __init__(self, parts: Parts, orders: Orders) -> None:
+        super().__init__(parts)
+        self._orders = orders
+
+    async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
+        """See `MixNode.submit`; when ordered to, lets in one user, and then only accomplices."""
+        if self._orders.order != CROWD:
+            return await super().submit(round_id, credential, claim, chunks)
+        live, door = self._round(round_id), self._parts.submissions
+        if self._is_accomplice(Signed.from_bytes(credential), door.roster):
+            door = replace(door, roster=_enrolling(door.roster, self._orders.accomplices()))
+        elif live.require_spool().accepted:
+            raise SubmissionClosedError(f"round {round_id} is full")
+        return await door.take(live, credential, claim, chunks)
+
+    async def close_round(self, round_id: str) -> int:
+        """See `MixNode.close_round`; when ordered to, counts one report fewer."""
+        accepted = await super().close_round(round_id)
+        return accepted - 1 if self._orders.order == SILENTLY else accepted
+
+    def _is_accomplice(self, credential: Signed, roster: Roster) -> bool:
+        try:
+            verify(credential, Credential, roster.populations[0].name, self._orders.accomplices())
+        except DocumentError:
+            return False
+        return True
+
+
+def _enrolling(roster: Roster, key: bytes) -> Roster:
+    """The roster with this enrolment key for its one population."""
+    population = msgspec.structs.replace(roster.populations[0], enrolment_key=key.hex())
+    return msgspec.structs.replace(roster, populations=(population,))
+
+
+def corrupted(orders: Orders) -> Callable[[Parts], MixNode]:
+    """What makes a malicious node of an honest node's parts."""
+
+    def node_of(parts: Parts) -> MixNode:
+        work = TamperingWork(parts.work.identity, parts.work.pool, parts.work.relay, parts.work.metrics, None, orders)
+        return LyingNode(replace(parts, work=work), orders)
+
+    return node_of

@@ -1,0 +1,309 @@
+"""Real rounds with one malicious node: what it did, what it gained, and who noticed, where and by what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.tampering import split
+from shuffledp_client.board import check_board, check_result
+from shuffledp_client.submission import Member, PreparedSubmission, prepare
+from shuffledp_client.transport import AnalystReader, EntryNode
+from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_core.clock import system_clock
+from shuffledp_core.documents.models import Result, RoundPlan
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.keys import Identity, verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, issue_credentials
+from shuffledp_ops.rounds.running import OpenedRound, StageClock, control_of, follow_round, open_round
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, analyst_pb2
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.fleet import ANY_ROUND
+
+USERS: Final = 12
+"""Honest users of a round; the first one is the victim."""
+
+LARGEST: Final = 2
+"""Values are 0, 1 and 2: two messages a user."""
+
+MALICIOUS: Final = "node-1"
+ROUTES: Final = {
+    1: ("node-1", "node-2", "node-3"),
+    2: ("node-2", "node-1", "node-3"),
+    3: ("node-2", "node-3", "node-1"),
+}
+"""The route that puts the malicious node at each position; the other two run the honest program."""
+
+NOBODY: Final = "nobody"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One tampered round, as everybody saw it.
+
+    Attributes:
+        tampering: what the malicious node did.
+        position: where it stood on the route.
+        stopped_by: the node or analyst that stopped the round; None when it was published.
+        users: how many of the honest users miss messages that they hold a receipt for.
+        victim: whether the victim is one of them.
+        error: class of the error that the noticing party raised; None when nobody noticed.
+        public: what everybody sees: "failed", or "published" with the number of reports.
+        charge: where the round's charge stands in the ledger afterwards.
+        messages: of each user.
+        changed: messages on the published board that no user sent; 0 without a board.
+        candidates: board messages among which the adversary can only guess (see `suspects`); None without a board.
+        identified: how many of the victim's messages the adversary knows for the victim's.
+    """
+
+    tampering: str
+    position: int
+    stopped_by: str | None
+    users: int
+    victim: bool
+    error: str | None
+    public: str
+    charge: str
+    messages: int
+    changed: int
+    candidates: int | None
+    identified: int
+
+    @property
+    def noticed(self) -> bool:
+        """Whether anybody honest noticed."""
+        return self.stopped_by is not None or self.users > 0
+
+    @property
+    def by(self) -> str:
+        """Who noticed, for people."""
+        if self.stopped_by is not None:
+            return self.stopped_by
+        if self.users == 0:
+            return NOBODY
+        if not self.victim:
+            return f"{self.users} other users" if self.users > 1 else "another user"
+        return "the victim" if self.users == 1 else f"the victim and {self.users - 1} more"
+
+    @property
+    def answer_changed(self) -> bool:
+        """Whether the public answer is not the one that the users' messages make."""
+        return self.stopped_by is None and (self.changed > 0 or self.users > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every attribute, and `noticed_by`."""
+        return {**asdict(self), "noticed_by": self.by}
+
+
+@dataclass(frozen=True)
+class Past:
+    """Of an earlier round from which an onion is replayed: what its board showed, and its victim's messages."""
+
+    board: frozenset[bytes] = frozenset()
+    victims: frozenset[bytes] = frozenset()
+
+
+NO_PAST: Final = Past()
+
+
+def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
+    """A system of three nodes whose first is malicious, not yet started, and the malicious node's orders."""
+    orders = Orders(folder / "orders")
+    orders.give(None)
+    system = LocalSystem(
+        folder,
+        nodes=3,
+        budget=Budget(1e9, 0.5),
+        broker=False,
+        programs={MALICIOUS: ["shuffledp_adversary.attacks.exchange.process", "--orders", str(orders.folder)]},
+    )
+    return system, orders
+
+
+def plan_for(system: LocalSystem, position: int, max_reports: int = USERS + 1) -> RoundPlan:
+    """A sum over the users, with the malicious node at this position; one report more or less is allowed."""
+    return RoundPlan(
+        population=system.population,
+        mechanism="rr-shuffle",
+        size=LARGEST,
+        epsilon=6.0,
+        delta=1e-2,
+        min_reports=USERS - 1,
+        max_reports=max_reports,
+        route=ROUTES[position],
+        open_seconds=120.0,
+        allow_corrupt=True,  # the malicious node says what it is, as every node of foreign code
+    )
+
+
+class TamperedRound:
+    """One open round with honest users; `submit`, then `finish`."""
+
+    def __init__(self, system: LocalSystem, opened: OpenedRound) -> None:
+        self.system = system
+        self.round_id = opened.round_id
+        self.keys = system.deployment.keys_of(CLIENT)
+        self.roster = system.deployment.roster
+        self.verified: VerifiedRound = verify_round(
+            opened.announcement, self.roster, ANY_ROUND, system.population, system_clock(), opened.round_id
+        )
+        self.honest: list[PreparedSubmission] = []
+
+    @property
+    def enrolment(self) -> Identity:
+        """Who really admits users to the population."""
+        return self.system.deployment.enrolment_of(self.system.population)
+
+    def entry(self) -> EntryNode:
+        """The line of a device to the entry node; use as a context manager."""
+        return EntryNode(self.verified.entry, self.keys, self.roster)
+
+    def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
+        """What new users with credentials under this key would send."""
+        members = (Member.of(*pair) for pair in issue_credentials(enrolment, users))
+        return [prepare(self.verified, number % (LARGEST + 1), one) for number, one in enumerate(members)]
+
+    async def submit(self, users: int = USERS) -> None:
+        """New honest users submit, the first one before the others; each holds a checked receipt."""
+        sent = self.prepare(users, self.enrolment)
+        await self.send(sent[:1])
+        await self.send(sent[1:])
+        self.honest += sent
+
+    async def send(self, submissions: Sequence[PreparedSubmission]) -> None:
+        """Submits these; raises what the entry node refused the first with."""
+        async with self.entry() as entry:
+            await asyncio.gather(*(entry.submit(one) for one in submissions))
+
+    async def finish(self) -> Signed:
+        """Closes the submissions; the signed result, published or not."""
+        async with control_of(self.system.deployment) as control, translated(ANALYST):
+            await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
+            return await follow_round(control, self.round_id, _QUIET, StageClock())
+
+    def split(self, packed: bytes) -> list[bytes]:
+        """Packed plain messages one by one."""
+        return split(packed, self.verified.geometry.plain_bytes)
+
+    @property
+    def victims(self) -> set[bytes]:
+        """The messages of the first user."""
+        return set(self.split(self.honest[0].messages))
+
+    async def board(self, result: Result) -> bytes:
+        """The published board; empty when there is none."""
+        if result.outcome != "published":
+            return b""
+        async with AnalystReader.of(self.keys, self.roster) as analyst:
+            return await analyst.board(self.round_id, result.messages * self.verified.geometry.plain_bytes)
+
+    def complaint(self, signed: Signed, board: bytes, user: int) -> ShuffleDPError | None:
+        """What this user's own client says about a published round; None when all is well."""
+        mine = self.honest[user]
+        try:
+            check_board(check_result(mine, self.roster, signed), mine.geometry, board, [mine.messages])
+        except ShuffleDPError as error:
+            return error
+        return None
+
+
+async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
+    """A new open round."""
+    async with control_of(system.deployment) as control:
+        return TamperedRound(system, await open_round(control, plan))
+
+
+async def observe(system: LocalSystem, orders: Orders, tampering: str | None, position: int) -> Observation:
+    """One whole round in which the malicious node, at this position, does what it is ordered to do."""
+    past = NO_PAST
+    if tampering == "replay":  # there must be something to replay
+        earlier, signed = await _played(system, position)
+        board = await earlier.board(verify_from(earlier.roster.the(ANALYST), signed, Result))
+        past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
+    orders.give(tampering)
+    one, signed = await _played(system, position)
+    observation = await judge(one, signed, orders.made(), tampering or "nothing", position, past)
+    orders.give(None)
+    return observation
+
+
+async def _played(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
+    """A round of honest users that has ended, and its signed result."""
+    one = await open_tampered(system, plan_for(system, position))
+    await one.submit()
+    return one, await one.finish()
+
+
+def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()) -> set[bytes]:
+    """Of the messages on a board those that the adversary has reason to take for the victim's.
+
+    A message that stands there more than once, or stood on an earlier board, is one that was repeated on purpose;
+    where there is none, it is any that the adversary did not make up itself.
+
+    Args:
+        shown: the board.
+        own: what the adversary made up.
+        earlier: the earlier board, if an onion was replayed.
+    """
+    counts = Counter(shown)
+    repeated = {message for message, times in counts.items() if times > 1 or message in earlier}
+    return repeated or counts.keys() - set(own)
+
+
+async def judge(
+    one: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int, past: Past = NO_PAST
+) -> Observation:
+    """What everybody sees of a round that has ended, and what the adversary gained: it knows the messages `made`.
+
+    The adversary has identified messages when all that it suspects are the victim's.
+    """
+    result = verify_from(one.roster.the(ANALYST), signed, Result)
+    published, board = result.outcome == "published", await one.board(result)
+    complaints = [one.complaint(signed, board, user) for user in range(len(one.honest))] if published else []
+    missed = [error for error in complaints if error is not None]
+    sent, shown = one.split(b"".join(submission.messages for submission in one.honest)), one.split(board)
+    suspected, victims = suspects(shown, one.split(made), past.board), one.victims | past.victims
+    return Observation(
+        tampering=tampering,
+        position=position,
+        stopped_by=None if published else _stopped_by(result, position),
+        users=len(missed),
+        victim=bool(complaints) and complaints[0] is not None,
+        error=result.error if not published else type(missed[0]).__name__ if missed else None,
+        public=f"published, {result.accepted} reports" if published else "failed",
+        charge=await charge_of(one.system, one.round_id),
+        messages=one.verified.geometry.messages_per_user,
+        changed=len(set(shown) - set(sent)),
+        candidates=len(suspected) if published else None,
+        identified=len(suspected) if suspected <= victims else 0,
+    )
+
+
+async def charge_of(system: LocalSystem, round_id: str) -> str:
+    """Where the round's charge stands: reserved, settled or released."""
+    roster = system.deployment.roster
+    keys, accountant = system.deployment.keys_of(OPERATOR), roster.the(ACCOUNTANT)
+    request = accountant_pb2.GetBudgetRequest(population=system.population)
+    async with channel_to(accountant, keys, roster) as channel, translated(ACCOUNTANT):
+        budget = await accountant_pb2_grpc.AccountantStub(channel).GetBudget(request)
+    return {entry.round_id: entry.state for entry in budget.entries}[round_id]
+
+
+def _stopped_by(result: Result, position: int) -> str:
+    """The node that the analyst names as the one that refused; else the analyst itself."""
+    named, colon, _ = (result.reason or "").partition(": ")
+    return named if colon and named in ROUTES[position] else ANALYST
+
+
+_QUIET: Final = Stages(Console(quiet=True))

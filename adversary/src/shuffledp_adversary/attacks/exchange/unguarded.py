@@ -1,0 +1,168 @@
+"""The same attacks where the defence is missing, in process: real onions, real mixing, one check left out.
+
+What is left out is the search for repeated onions at the honest node (`copied`), or the authentication of a layer
+(`marked`). The adversary is the entry node and reads the board; the honest node permutes with the operating system's
+randomness, as always.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from shuffledp_adversary.attacks.exchange.tampering import COPIES, Pool, copy, split
+from shuffledp_core.errors import BadBatchError
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.layers import binding, peel, seal_envelope
+from shuffledp_core.onion.suites import Suite, suite_named
+from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.duplicates import repeated
+from shuffledp_shuffler.permutation import uniform_permutation
+
+USERS: Final = 12
+MESSAGES: Final = 2
+HOPS: Final = 3
+_ROUND: Final = "in-process"
+
+Route = list[tuple[bytes, bytes]]
+"""(private, public) round key of every hop."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Trials of an attack, and in how many the adversary pointed at a message of the victim and was right."""
+
+    found: int
+    trials: int
+    dropped: int = 0
+    """Onions that a node dropped because they stood in its batch already."""
+
+
+def copied(trials: int, *, guarded: bool) -> Trace:
+    """The entry node repeats one onion of the victim; `guarded`: the nodes behind it drop repeated onions.
+
+    The adversary points at the message that stands on the board most often.
+    """
+    found = dropped = 0
+    for _ in range(trials):
+        geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
+        route = [suite_named(geometry.suite).generate() for _ in range(HOPS)]
+        sent = [_plain() for _ in range(USERS * MESSAGES)]
+        pool = _entry_pool(geometry, route, sent)
+        sent_on = copy(pool)
+        board = _mixed(geometry, route, sent_on, guarded=guarded)
+        dropped += len(sent_on) - len(board)
+        suspect, times = Counter(board).most_common(1)[0]
+        found += times == COPIES and suspect in sent[:MESSAGES]
+    return Trace(found, trials, dropped)
+
+
+def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool:
+    """What the entry node has after peeling; the first user is the victim."""
+    keys = [public for _, public in route]
+    suite, private = suite_named(geometry.suite), route[0][0]
+    records: list[bytes] = []
+    for start in range(0, len(sent), MESSAGES):
+        envelope = seal_envelope(geometry, _ROUND, keys, sent[start : start + MESSAGES])
+        records += split(suite.opener(private, binding(_ROUND, 1))(envelope), geometry.record_bytes(2))
+    return Pool(geometry, _ROUND, keys, 1, records, records[:MESSAGES])
+
+
+def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: bool) -> list[bytes]:
+    """The board, after the honest hops 2..L; when guarded, each drops onions that repeat."""
+    for position in range(2, HOPS + 1):
+        if guarded:
+            packed = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
+            again = set(repeated(packed, system_random).tolist())
+            records = [record for place, record in enumerate(records) if place not in again]
+        opened = peel(geometry, _ROUND, position, route[position - 1][0], b"".join(records))
+        records = _permuted(split(opened, geometry.record_bytes(position + 1)))
+    return records
+
+
+def marked(trials: int) -> Trace:
+    """The entry node marks an onion whose layers are encrypted, but not authenticated.
+
+    A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the adversary flips
+    the highest bit of the symbol, which no honest message has set, and points at the message that has it.
+    """
+    found = 0
+    for _ in range(trials):
+        route = [X25519PrivateKey.generate() for _ in range(HOPS - 1)]
+        sent = [_plain() for _ in range(USERS * MESSAGES)]
+        onions = [_bare_seal(route, message) for message in sent]
+        marked_onion = bytearray(onions[0])
+        marked_onion[len(route) * _KEY_BYTES] ^= 0x80
+        records = [bytes(marked_onion), *onions[1:]]
+        for key in route:
+            records = _permuted([_bare_open(key, record) for record in records])
+        suspects = [record for record in records if record[0] & 0x80]
+        found += len(suspects) == 1 and bytes([suspects[0][0] ^ 0x80]) + suspects[0][1:] == sent[0]
+    return Trace(found, trials)
+
+
+_KEY_BYTES: Final = 32
+
+
+def _bare_seal(route: Sequence[X25519PrivateKey], message: bytes) -> bytes:
+    """An onion without authentication: for this experiment only, so that what authentication stops can be seen."""
+    for key in reversed(route):
+        fresh = X25519PrivateKey.generate()
+        public = fresh.public_key().public_bytes_raw()
+        message = public + _stream(fresh.exchange(key.public_key()), message)
+    return message
+
+
+def _bare_open(key: X25519PrivateKey, onion: bytes) -> bytes:
+    fresh, body = onion[:_KEY_BYTES], onion[_KEY_BYTES:]
+    return _stream(key.exchange(X25519PublicKey.from_public_bytes(fresh)), body)
+
+
+def _stream(shared: bytes, data: bytes) -> bytes:
+    key = HKDF(SHA256(), 32, salt=None, info=b"without authentication").derive(shared)
+    return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(data)
+
+
+def flipped(suite: Suite) -> Trace:
+    """Every single bit of an onion, flipped: `found` counts the changed onions that still open, of `trials` bits.
+
+    Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that the curve ignores.
+    """
+    private, public = suite.generate()
+    info = binding(_ROUND, 2)
+    onion = suite.sealer(public, info)(_plain())
+    opens = suite.opener(private, info)
+    bits = range(8 * len(onion))
+    return Trace(sum(_opens(opens, _flip(onion, bit)) for bit in bits), len(bits))
+
+
+def _flip(onion: bytes, bit: int) -> bytes:
+    changed = bytearray(onion)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _opens(opens: Callable[[bytes], bytes], onion: bytes) -> bool:
+    try:
+        opens(onion)
+    except BadBatchError:
+        return False
+    return True
+
+
+def _plain() -> bytes:
+    """A bit and a tag, both random."""
+    return bytes([system_random(1)[0] & 1]) + system_random(TAG_BYTES)
+
+
+def _permuted(records: list[bytes]) -> list[bytes]:
+    return [records[place] for place in uniform_permutation(len(records), system_random)]

@@ -1,0 +1,184 @@
+"""Flood: one user among colluding ones, the n-1 attack.
+
+Athanasiou et al. 2025 assume it away: "the adversary does not control any users" (section 2.4). The n - 1 is
+that of Serjantov, Dingledine and Syverson 2002.
+
+What the adversary knows: what leaves the last node, and every message that its own n-1 users sent. It needs no
+corrupt node; an entry node that lets one real user in and makes up the others does the same.
+
+What it does: it takes its own messages away from the shuffled multiset. What is left are the messages of the one real
+user, the victim.
+
+Why it works: the privacy of a shuffled round is made by the other *honest* users. Colluding users add messages, but no
+noise that the adversary does not know. Alone, the victim keeps what its own randomiser gives: ε_L.
+
+What stops it: nothing makes strangers honest, so a certificate has to count. The accountant certifies for the
+`honest` users that the plan counts on (users less `colluding`), credentials bound how many users an attacker can
+play, and a user's own policy limits ε_L, which is what remains of the worst flood.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.ledger.charges import Account
+from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
+from shuffledp_adversary.attacks.picture import Chart, Curve, Role
+from shuffledp_adversary.attacks.trials import Trials
+from shuffledp_adversary.attacks.views import flooded_rounds
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
+from shuffledp_client.policy import Policy, check_policy
+from shuffledp_core.documents.models import LedgerPosition, Party, RoundPlan
+from shuffledp_core.errors import ClientPolicyRefusal, UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.vocabulary import PLAN
+from shuffledp_privacy.analysis import Cost, analyse
+from shuffledp_privacy.bounds import Setting, epsilon_bounds
+from shuffledp_privacy.calibration.calibrate import Target
+
+HONEST_MEASURED = (1, 3, 10, 30, 100)
+"""Numbers of honest users, the victim among them, at which the remaining ε is measured."""
+
+
+def run_flood(
+    *,
+    users: int = 1000,
+    epsilon: float = 0.3,
+    delta: float = 1e-6,
+    policy_limit: float = 2.5,
+    trials: int = 20_000,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> AttackReport:
+    """A flooded histogram round and a flooded sum round, and what the certificates say for so few honest users.
+
+    Args:
+        users: reports of the round, at least 10; all but the victim's are the adversary's.
+        epsilon: ε (nats) of the histogram round for `users` honest users; the sum round is calibrated for 1.
+        delta: δ of both.
+        policy_limit: `epsilon_corrupted` of the victim's own policy (nats).
+        trials: rounds that are simulated for each of two neighbouring datasets.
+        confidence: of the intervals.
+
+    Raises:
+        UsageError: a parameter is out of range.
+        CannotCertify: no mechanism meets the target.
+    """
+    check_trials(trials, confidence)
+    if users < 10:
+        raise UsageError(f"users must be at least 10 to be worth flooding, not {users}")
+    began = time.monotonic()
+    histogram = calibrated(KRRHistogram, Target(epsilon, delta, users, users, symbols=10))
+    total = calibrated(GeoShuffle, Target(1.0, delta, users, users, max_value=20))
+    steps = [count for count in HONEST_MEASURED if count < users]
+    with Trials() as work:
+
+        def measure(spec: Mechanism, count: int) -> EpsilonBound:
+            draws = [partial(flooded_rounds, spec, count, users, value) for value in (0, 1)]
+            first, second = (work.run(f"{spec.kind}, {count} honest", draw, trials)[:, 0] for draw in draws)
+            return epsilon_bound(first, second, delta, confidence)
+
+        curve = {count: measure(histogram, count) for count in steps}
+        flooded: dict[Mechanism, EpsilonBound] = {histogram: curve[1], total: measure(total, 1)}
+    findings = [one for spec, bound in flooded.items() for one in _alone(spec, users, bound, policy_limit)]
+    honest = steps[-1]
+    certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified
+    claim = Claim(f"certificate that counts {honest} honest", certified)
+    plan = f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many collude"
+    findings.append(epsilon_finding(plan, curve[honest], claim, defended=True))
+    return AttackReport(
+        attack="flood",
+        lesson="Only honest users hide anybody: ask a certificate how many it counts on. Alone, ε_L is left.",
+        findings=tuple(findings),
+        seconds=time.monotonic() - began,
+        details={"users": users, "delta": delta, "curve": _curve(histogram, users, delta, curve)},
+    )
+
+
+def flood_chart(report: AttackReport) -> Chart:
+    """ε for every number of honest users, certified and measured."""
+    curve = report.details["curve"]
+    certified, measured = curve["certified"], curve["measured"]
+    users = report.details["users"]
+    counted = certified[-1]["epsilon"]
+    xs = [one["honest"] for one in certified]
+    return Chart(
+        title=f"{curve['mechanism']}, {users:,} users: what the honest ones leave of the guarantee",
+        xlabel="honest users, the victim among them",
+        ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
+        curves=[
+            Curve("certified for so many honest users", Role.CERTIFIED, xs, [one["epsilon"] for one in certified]),
+            Curve(
+                "proved by the attack (lower bound)",
+                Role.MEASURED,
+                [one["honest"] for one in measured],
+                [one["low"] for one in measured],
+                joined=False,
+            ),
+            Curve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
+        ],
+    )
+
+
+def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tuple[Finding, Finding, Finding]:
+    """The flooded victim's ε against both ways of counting, and against the victim's own policy."""
+    everybody, alone = (epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1))
+    flooded = f"{spec.kind}: {users - 1} of {users} users collude"
+    refusal = _refusal(spec, users, bound.delta, limit)
+    policy = Claim("the victim's own policy on ε_L", limit)
+    nothing = EpsilonBound(0.0, 0.0, bound.delta, bound.confidence, 0, (0, 0))  # no message, so nothing to run
+    return (
+        epsilon_finding(flooded, bound, Claim(f"certificate that counts {users} honest", everybody), defended=False),
+        epsilon_finding(flooded, bound, Claim("certificate that counts 1 honest", alone), defended=True),
+        epsilon_finding(
+            f"{flooded}, and the victim has a policy",
+            bound if refusal is None else nothing,
+            policy,
+            defended=True,
+            note="takes part" if refusal is None else f"sends nothing: {refusal}",
+        ),
+    )
+
+
+def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | None:
+    """What the client's own policy check says to the round, with its certificate as the accountant writes it."""
+    nodes = tuple(
+        Party(name=f"node-{i}", role="node", operator=f"operator-{i}", address="", identity_key="") for i in (1, 2, 3)
+    )
+    plan = RoundPlan(
+        population="demo",
+        mechanism=spec.kind,
+        size=spec.domain if isinstance(spec, KRRHistogram) else spec.domain - 1,
+        epsilon=1.0,
+        delta=delta,
+        min_reports=users,
+        max_reports=users,
+        route=tuple(node.name for node in nodes),
+    )
+    cost = Cost(spec, Setting(users, users), delta)
+    account = Account(LedgerPosition(entry=1, spent=None, delta=delta, limit=plan.epsilon), ())
+    issued = certificate(PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1)
+    policy = Policy(epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes))
+    try:
+        check_policy(policy, issued, Geometry.of(spec, plan.suite, len(nodes)), nodes)
+    except ClientPolicyRefusal as refusal:
+        return str(refusal)
+    return None
+
+
+def _curve(spec: Mechanism, users: int, delta: float, measured: dict[int, EpsilonBound]) -> dict[str, Any]:
+    honest = np.unique(np.geomspace(1, users, 25).round().astype(int)).tolist()
+    return {
+        "mechanism": spec.kind,
+        "certified": [
+            {"honest": count, "epsilon": epsilon_bounds(spec, Setting(users, count), delta).certified}
+            for count in honest
+        ],
+        "measured": [{"honest": count, "low": bound.lower} for count, bound in measured.items()],
+    }

@@ -1,0 +1,125 @@
+"""From counted trials to findings: a lower bound on ε, or a share of right guesses, held against a guarantee."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_adversary.attacks.findings import Claim, Finding
+from shuffledp_adversary.evidence import EpsilonBound, clopper_pearson
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+
+FEWEST_TRIALS: Final = 20
+"""Below it no interval says anything."""
+
+Spec = TypeVar("Spec", KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle)
+
+
+def check_trials(trials: int, confidence: float, fewest: int = FEWEST_TRIALS) -> None:
+    """Raises `UsageError` for fewer trials than `fewest`, or a confidence outside (0, 1)."""
+    if trials < fewest:
+        raise UsageError(f"trials must be at least {fewest}, not {trials}")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must be above 0 and below 1, not {confidence}")
+
+
+def calibrated(kind: type[Spec], target: Target) -> Spec:
+    """The accountant's mechanism of this kind for the target. Raises as `calibrate`."""
+    spec = calibrate(kind.kind, target)
+    if not isinstance(spec, kind):
+        raise TypeError(f"calibrating {kind.kind} gave {type(spec).__name__}")
+    return spec
+
+
+def guess_limit(epsilon: float, delta: float) -> float:
+    """How often anybody can be right, at most, about which of two equally likely values a user holds.
+
+    With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the same with a and
+    b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure guarantee the limit is reached by
+    randomised response.
+
+    Args:
+        epsilon: total ε, nats, >= 0.
+        delta: in [0, 1].
+    """
+    return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+
+
+def epsilon_finding(
+    scenario: str, bound: EpsilonBound, claim: Claim, *, defended: bool, unit: int = 1, note: str = ""
+) -> Finding:
+    """The lower bound on ε that counted trials prove, against a claimed ε at the same δ.
+
+    `unit` is the distance between the two datasets where the claim is per unit of it, as under metric adjacency.
+    """
+    return Finding(
+        scenario=scenario,
+        quantity=f"ε{' per unit' if unit > 1 else ''} at δ = {bound.delta:.3g} (nats)",
+        claim=claim,
+        measured=max(0.0, bound.estimate) / unit,
+        low=bound.lower / unit,
+        high=math.inf,
+        trials=bound.trials,
+        defended=defended,
+        confidence=bound.confidence,
+        note=note,
+    )
+
+
+def guess_finding(
+    scenario: str,
+    right: NDArray[np.bool_],
+    claim: Claim,
+    confidence: float,
+    *,
+    defended: bool,
+    quantity: str = "of the guesses are right",
+    note: str = "",
+) -> Finding:
+    """The share of right guesses, against what a guarantee or chance allows.
+
+    Args:
+        scenario: what was run.
+        right: shape (trials,). The chance to be right may differ between trials when the number of each kind is
+            fixed: the sum of such counts spreads less than a binomial, so that the interval is only too wide
+            (Hoeffding 1956).
+        claim: the share that is claimed to be the most.
+        confidence: of the interval.
+        defended: whether the defence was in place.
+        quantity: what is counted.
+        note: what a reader should know besides.
+    """
+    return share_finding(
+        scenario, (int(right.sum()), len(right)), claim, confidence, defended=defended, quantity=quantity, note=note
+    )
+
+
+def share_finding(
+    scenario: str,
+    counted: tuple[int, int],
+    claim: Claim,
+    confidence: float,
+    *,
+    defended: bool,
+    quantity: str,
+    note: str = "",
+) -> Finding:
+    """`counted`, so many of so many independent trials, with the exact interval of the probability behind it."""
+    low, high = clopper_pearson(*counted, confidence)
+    return Finding(
+        scenario=scenario,
+        quantity=quantity,
+        claim=claim,
+        measured=counted[0] / counted[1],
+        low=low,
+        high=high,
+        trials=counted[1],
+        defended=defended,
+        confidence=confidence,
+        note=note,
+    )

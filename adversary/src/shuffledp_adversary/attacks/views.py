@@ -1,0 +1,175 @@
+"""What the adversary sees, trial by trial: users played by the client's own sampler, encoder and seals.
+
+This runs in worker processes and imports only the client's pure part, so that a worker starts in a moment. Each
+function gives `count` independent trials, one row of numbers for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+import msgspec
+
+from shuffledp_client.encoding import encode
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, SGDLShuffle
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import binding, seal_envelope
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers, system_random
+from shuffledp_core.sampling import bernoulli
+
+Views: TypeAlias = Sequence[Sequence[int]]
+"""One row for each trial: the numbers that the adversary sees in it."""
+
+YES_NO: Final = KRRHistogram(symbols=2, blanket=Fraction(1, 2))
+"""The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (Wang, lecture 9, section 9.1.1)."""
+
+FAKE: Final = Fraction(1, 2)
+WHEN_ZERO: Final = Fraction(1, 4)
+WHEN_ONE: Final = Fraction(3, 4)
+"""RAPPOR's f, p and q as in the lecture's Figure 9.2; here one hash function, h = 1."""
+
+QUARTERS: Final = 4
+"""Dropout is looked at in quarters of those who could take part: all users, or the careful plan's half."""
+
+_ROUND: Final = "00" * 16
+
+
+def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
+    """Rounds of which one user holds `far`, the others 0, from the very same reports.
+
+    What is seen: the largest number; the sum; and the sum if only the far user and one other had come.
+    """
+    integers = RandomIntegers()
+    views = []
+    for _ in range(count):
+        reports = [randomise(spec, 0, integers) for _ in range(users - 1)]
+        reports.append(randomise(spec, far, integers))
+        views.append(
+            (
+                max(reports) - spec.padding,
+                sum(reports) - users * spec.padding,
+                reports[-1] + reports[0] - 2 * spec.padding,
+            )
+        )
+    return views
+
+
+def envelopes(
+    spec: GeoShuffle, geometry: Geometry, keys: tuple[bytes, ...], value: int, count: int, *, padded: bool
+) -> Views:
+    """The randomised answer of a user who holds `value`, and how many bytes its envelope has on the wire.
+
+    The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise only the ones.
+    """
+    integers = RandomIntegers()
+    seal = _seal_padded if padded else _seal_ones
+    answers = [randomise(spec, value, integers) for _ in range(count)]
+    return [(answer, len(seal(geometry, keys, answer))) for answer in answers]
+
+
+def _seal_padded(geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
+    """As the client seals: always m messages."""
+    return seal_envelope(geometry, _ROUND, keys, encode(geometry, 2, answer, system_random))
+
+
+def _seal_ones(geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
+    """The tempting saving: the same onions, but a message only for every one."""
+    if answer == 0:
+        return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1))(b"")
+    shorter = msgspec.structs.replace(geometry, messages_per_user=answer)
+    messages = [b"\x01" + system_random(geometry.plain_bytes - 1) for _ in range(answer)]
+    return seal_envelope(shorter, _ROUND, keys, messages)
+
+
+def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: int) -> Views:
+    """One number a round: what tells the victim's two values apart after the adversary took its messages away.
+
+    The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other honest users hold 0,
+    or a third symbol. The colluding users may send what they like: here, zeros.
+    """
+    integers = RandomIntegers()
+    histogram = isinstance(spec, KRRHistogram)
+    victim = value if histogram else value * (spec.domain - 1)
+    others = min(2, spec.domain - 1) if histogram else 0
+    forged = _board(spec, [0] * (users - honest))
+    views = []
+    for _ in range(count):
+        reports = [randomise(spec, victim, integers)]
+        reports += [randomise(spec, others, integers) for _ in range(honest - 1)]
+        shuffled = [own + mine for own, mine in zip(_board(spec, reports), forged, strict=True)]
+        left = [seen - known for seen, known in zip(shuffled, forged, strict=True)]
+        views.append((left[1] - left[0] if histogram else left[1],))
+    return views
+
+
+def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
+    """How often every symbol stands among the messages that say `answers`."""
+    counts = [0] * spec.alphabet
+    for answer in answers:
+        if isinstance(spec, KRRHistogram):
+            counts[answer] += 1
+        else:
+            counts[1] += answer
+            counts[0] += spec.messages_per_user - answer
+    return counts
+
+
+def daily_answers(value: int, shown: Sequence[int], count: int) -> Views:
+    """How often one user has answered 1 up to each shown day, with fresh randomness every day."""
+    integers = RandomIntegers()
+    daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
+    return [_until(shown, answers) for answers in daily]
+
+
+def daily_totals(users: int, value: int, shown: Sequence[int], count: int) -> Views:
+    """How many ones have left the shuffle of the small round up to each shown day; all but one user hold 0."""
+    integers = RandomIntegers()
+
+    def ones() -> int:
+        return randomise(YES_NO, value, integers) + sum(randomise(YES_NO, 0, integers) for _ in range(users - 1))
+
+    return [_until(shown, [ones() for _ in range(shown[-1])]) for _ in range(count)]
+
+
+def daily_rappor(value: int, shown: Sequence[int], count: int) -> Views:
+    """By how much value 1's bit was reported more often than value 0's, up to each shown day.
+
+    The two values set one bit each; all other bits are alike for both and tell nothing. The permanent response
+    replaces a bit by a fair coin with probability f and is kept; each day it is reported with noise p and q.
+    """
+    integers = RandomIntegers()
+
+    def keep(bit: bool) -> Fraction:  # noqa: FBT001
+        response = bernoulli(Fraction(1, 2), integers) if bernoulli(FAKE, integers) else bit
+        return WHEN_ONE if response else WHEN_ZERO
+
+    views = []
+    for _ in range(count):
+        no, yes = keep(value == 0), keep(value == 1)
+        daily = [bernoulli(yes, integers) - bernoulli(no, integers) for _ in range(shown[-1])]
+        views.append(_until(shown, daily))
+    return views
+
+
+def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
+    sums = list(accumulate(daily))
+    return [sums[day - 1] for day in shown]
+
+
+def partial_rounds(spec: SGDLShuffle, users: int, value: int, count: int) -> Views:
+    """The sum after each quarter of the users; the first of them holds `value`, the others 0.
+
+    The first h reports of a round are a round of h users: one simulation serves all of them.
+    """
+    integers = RandomIntegers()
+    views = []
+    for _ in range(count):
+        reports = [randomise(spec, value, integers)]
+        reports += [randomise(spec, 0, integers) for _ in range(users - 1)]
+        views.append(list(accumulate(reports))[users // QUARTERS - 1 :: users // QUARTERS])
+    return views

@@ -1,0 +1,205 @@
+"""The audit of one mechanism: a measured lower bound on ε, held against what the accountant says.
+
+It can only refute. A bound above the claim means that the claim is false, or the sampler is not the certified one; a
+bound below it contradicts nothing, however far below it is. Some claims are tight, so that with a confidence of 0.95
+a true one is called broken in a few runs of a hundred: what is meant seriously is asked with a higher confidence. The
+distance between bound and attained ε is the weakness of the test: too few trials for the rare outcomes that decide at
+a small δ.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from shuffledp.commands.answers import Answer, answer
+from shuffledp.commands.questions import Question
+from shuffledp_adversary.audit.neighbours import Neighbours, outcomes, worst_looking
+from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
+from shuffledp_core.errors import ShuffleDPError, UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_core.randomisers import randomise
+from shuffledp_sim.users.sealing import Progress
+
+
+class ClaimBroken(ShuffleDPError):  # noqa: N818 - what was found, not what went wrong
+    """An audit measured more privacy loss than is claimed. Exit code 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to look.
+
+    Attributes:
+        trials: rounds on each of the two datasets, both halves together; at least 2.
+        confidence: that a true claim is not called broken, above 0 and below 1.
+        distance: how far the value changes; None for as far as the question covers.
+        values: the changed user's two values instead; None for 0 and the distance.
+        local: look at one user's messages, as when every node is corrupt, and hold them against ε_L.
+    """
+
+    trials: int
+    confidence: float = DEFAULT_CONFIDENCE
+    distance: int | None = None
+    values: tuple[int, int] | None = None
+    local: bool = False
+
+    def __post_init__(self) -> None:
+        if self.trials < 2:
+            raise UsageError(f"trials must be at least 2, one to choose the test and one to measure, not {self.trials}")
+        if not 0 < self.confidence < 1:
+            raise UsageError(f"confidence must be above 0 and below 1, not {self.confidence}")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What was measured, and the claim it is held against.
+
+    Attributes:
+        answer: what the accountant says about these parameters.
+        pair: the two datasets.
+        bound: the evidence; its ε are for the whole change.
+        claimed: ε (nats; per unit under metric adjacency) that is audited, None where nothing finite is claimed.
+        claim: whose word `claimed` is.
+        seconds: of the whole audit.
+        local: whether one user's own messages were audited.
+        notes: what a reader should know besides.
+    """
+
+    answer: Answer
+    pair: Neighbours
+    bound: EpsilonBound
+    claimed: float | None
+    claim: str
+    seconds: float
+    local: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def _unit(self) -> int:
+        return self.pair.distance if self.answer.question.setting.adjacency is Adjacency.METRIC else 1
+
+    @property
+    def lower(self) -> float:
+        """The audited lower bound on ε, in the unit of the claim."""
+        return self.bound.lower / self._unit
+
+    @property
+    def estimate(self) -> float:
+        """The same event's ε without margins, in the unit of the claim; infinite where a dataset never shows it."""
+        return self.bound.estimate / self._unit
+
+    @property
+    def broken(self) -> bool:
+        """Whether the measurement contradicts the claim."""
+        return self.claimed is not None and self.lower > self.claimed
+
+    @property
+    def published_broken(self) -> bool:
+        """Whether it contradicts what the paper's formula prints, where there is one for these parameters."""
+        return not self.local and self.answer.published is not None and self.lower > self.answer.published
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "CLAIM BROKEN" if self.broken else "no contradiction"
+
+    def check(self) -> None:
+        """Raises `ClaimBroken` where the claim is contradicted."""
+        if self.broken:
+            raise ClaimBroken(
+                f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least {self.lower:.6g} with confidence "
+                f"{self.bound.confidence:.10g}, but {self.claim} says {self.claimed:.6g}; measure again with "
+                "--confidence 0.999999, and do not use this mechanism until client and accountant agree"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `--format json`; infinite and unknown numbers are null."""
+        told = self.answer.to_dict()
+        return {
+            "mechanism": told["mechanism"],
+            "parameters": told["parameters"],
+            "users": self.pair.users,
+            "adjacency": told["adjacency"],
+            "max_distance": told["max_distance"],
+            "delta": self.bound.delta,
+            "trials": self.bound.trials,
+            "datasets": {"changed": [self.pair.value, self.pair.changed], "others": self.pair.others},
+            "local": self.local,
+            "audited": {
+                "epsilon_lower": self.lower,
+                "estimate": self.estimate if math.isfinite(self.estimate) else None,
+                "confidence": self.bound.confidence,
+                "hits": list(self.bound.hits),
+                "measured_trials": self.bound.trials - self.bound.trials // 2,
+            },
+            "claim": {"source": self.claim, "epsilon": self.claimed},
+            "epsilon": told["epsilon"],
+            "corrupted": told["corrupted"],
+            "verdict": self.verdict,
+            "broken": self.broken,
+            "published_broken": self.published_broken,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
+        }
+
+
+def audit(
+    asked: Question,
+    effort: Effort,
+    pool: ProcessPoolExecutor,
+    *,
+    sampler: Sampler = randomise,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Runs the trials in process and measures.
+
+    Args:
+        asked: about one of the mechanisms that clients run, one round, all users honest.
+        effort: trials, confidence and datasets.
+        pool: where the sampler runs.
+        sampler: the client's own; another one only to see whether the audit notices.
+        progress: told about trials.
+
+    Raises:
+        UsageError: values outside the domain, or a distance that the question does not cover.
+    """
+    began = time.perf_counter()
+    spec, found = spec_of(asked), answer(asked)
+    claimed, claim, delta = found.certified, "the accountant's certified ε", asked.delta
+    if effort.local:
+        claimed, claim, delta = found.corrupted_epsilon, "the local guarantee, ε_L", found.corrupted_delta
+    pair = neighbours_of(asked, effort, users=1 if effort.local else asked.setting.users)
+    counts = shuffled_counts(spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress)
+    bound = epsilon_bound(*outcomes(spec, pair, counts), delta, effort.confidence)
+    return AuditReport(found, pair, bound, claimed, claim, time.perf_counter() - began, effort.local, asked.notes)
+
+
+def spec_of(asked: Question) -> Mechanism:
+    """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
+    if not isinstance(asked.spec, KRRHistogram | RRShuffle | GeoShuffle | SGDLShuffle):
+        raise UsageError(f"{asked.kind} has no sampler to audit")
+    return asked.spec
+
+
+def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
+    """The datasets that the effort names, or the worst-looking ones at the largest distance covered.
+
+    Raises:
+        UsageError: a distance that is not covered, or values outside the domain.
+    """
+    spec = spec_of(asked)
+    most = asked.max_distance or spec.domain - 1
+    if effort.values is not None:
+        pair = worst_looking(spec, users, *effort.values)
+    else:
+        default = 1 if isinstance(spec, KRRHistogram) else most
+        pair = worst_looking(spec, users, 0, default if effort.distance is None else effort.distance)
+    if pair.distance > most and not isinstance(spec, KRRHistogram):
+        raise UsageError(f"the question covers changes up to {most}, not {pair.distance}; raise max-distance")
+    return pair

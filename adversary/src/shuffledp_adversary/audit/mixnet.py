@@ -1,0 +1,116 @@
+"""The audit over real processes: nodes, broker, accountant and analyst, onions and all; outcomes are what they publish.
+
+A round takes the better part of a second, so that only a gross fault shows in the few rounds one has time for: noise
+that is missing, a value that is sent as it is, an answer that names its user. What it adds to the audit in process is
+that nothing is left out: the very parameters that the accountant calibrated, sampled by clients that checked the
+manifest, mixed by the nodes, published by the analyst.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from shuffledp.commands.answers import answer
+from shuffledp.commands.questions import Question
+from shuffledp.progress import Stages
+from shuffledp_adversary.audit.audit import AuditReport, Effort, neighbours_of, spec_of
+from shuffledp_adversary.audit.neighbours import Neighbours, ranked
+from shuffledp_adversary.evidence import epsilon_bound
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import StageClock
+from shuffledp_sim.playing import run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.users.sealing import Progress, warm
+
+OPEN_SECONDS: Final = 600.0
+"""A round closes when everybody has submitted; this is only the latest moment."""
+
+
+def audit_through_mixnet(
+    asked: Question, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
+) -> AuditReport:
+    """Plays `effort.trials` rounds on each dataset over processes of its own, and measures their published answers.
+
+    A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant for the ε that the
+    question's would have; the claim is the largest ε in the rounds' final certificates.
+
+    Raises:
+        UsageError: a question without a finite ε and a δ, or about a local view.
+        ShuffleDPError: whatever ended a round.
+    """
+    began = time.perf_counter()
+    found, users = answer(asked), asked.setting.users
+    if effort.local or asked.delta == 0 or not found.certified:
+        raise UsageError("through the mixnet a round needs an epsilon and a delta above 0, and has no local view")
+    pair = neighbours_of(asked, effort, users)
+    reports = asyncio.run(_rounds(asked, found.certified, pair, effort.trials, pool, progress))
+    codes = ranked(np.array([report.estimate.values for report in reports]), pair)
+    bound = epsilon_bound(codes[::2], codes[1::2], asked.delta, effort.confidence)
+    ran = replace(asked, spec=reports[0].final.mechanism, asked=())
+    certified = [report.final.epsilon.certified for report in reports]
+    claimed = None if None in certified else max(one for one in certified if one is not None)
+    seconds = time.perf_counter() - began
+    each = sum(report.seconds["total"] for report in reports) / len(reports)
+    notes = (
+        f"{len(reports)} rounds over real processes, {each:.2f} s each: weak by nature, only gross faults would show",
+        "the mechanism's parameters are those the accountant calibrated for the asked ones' epsilon",
+    )
+    return AuditReport(answer(ran), pair, bound, claimed, "the rounds' final certificates", seconds, notes=notes)
+
+
+async def _rounds(
+    asked: Question, epsilon: float, pair: Neighbours, trials: int, pool: ProcessPoolExecutor, progress: Progress | None
+) -> list[RoundReport]:
+    """Rounds on the first and the second dataset in turn, so that what drifts touches both alike."""
+    datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
+    units = (asked.max_distance or 1) if asked.per_unit else 1
+    budget = Budget(epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta))
+    with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder:
+        system = LocalSystem(Path(folder), nodes=asked.nodes, budget=budget)
+        try:
+            await asyncio.gather(system.start(), warm(pool))
+            plan = _plan(system, asked, epsilon)
+            reports = []
+            for number in range(2 * trials):
+                reports.append(await _round(system, plan, datasets[number % 2], pool))
+                if progress is not None:
+                    progress(number + 1, 2 * trials)
+        finally:
+            system.stop()
+    return reports
+
+
+async def _round(
+    system: LocalSystem, plan: RoundPlan, values: NDArray[np.int64], pool: ProcessPoolExecutor
+) -> RoundReport:
+    return await run_round(system, plan, values, pool, Stages(Console(quiet=True)), StageClock())
+
+
+def _plan(system: LocalSystem, asked: Question, epsilon: float) -> RoundPlan:
+    spec, setting = spec_of(asked), asked.setting
+    return RoundPlan(
+        population=system.population,
+        mechanism=spec.kind,
+        size=spec.symbols if isinstance(spec, KRRHistogram) else spec.max_value,
+        epsilon=epsilon,
+        delta=asked.delta,
+        adjacency=setting.adjacency,
+        max_distance=setting.max_distance,
+        min_reports=setting.users,
+        max_reports=setting.users,
+        route=system.route,
+        open_seconds=OPEN_SECONDS,
+    )

@@ -1,0 +1,95 @@
+"""Two neighbouring datasets, and what a published answer says about which of them it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_adversary.audit.sampling import Dataset
+from shuffledp_core.errors import UsageError
+from shuffledp_core.estimation import estimate
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """User 0 holds `value` in one dataset and `changed` in the other; `others` is what everybody else holds."""
+
+    value: int
+    changed: int
+    others: int
+    users: int
+
+    @property
+    def datasets(self) -> tuple[Dataset, Dataset]:
+        """Both datasets, the changed user first."""
+        rest = (self.others,) * (self.users - 1)
+        return (self.value, *rest), (self.changed, *rest)
+
+    @property
+    def distance(self) -> int:
+        """How far the value changes."""
+        return abs(self.changed - self.value)
+
+
+def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neighbours:
+    """The others where the accountant's attained bound has them (docs/accounting.md, K5, S9, S10).
+
+    A histogram: all at one third symbol, or at the first user's where there are but two. A sum: all at 0.
+
+    Raises:
+        UsageError: a value outside the domain, or the same value twice.
+    """
+    for one in (value, changed):
+        if not 0 <= one < spec.domain:
+            raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {one}")
+    if value == changed:
+        raise UsageError(f"the two values must differ: {value} and {changed} make one dataset, not two neighbours")
+    if users < 1:
+        raise UsageError(f"users must be at least 1, not {users}")
+    others = 0
+    if isinstance(spec, KRRHistogram):
+        others = next((one for one in range(spec.symbols) if one not in {value, changed}), value)
+    return Neighbours(value, changed, others, users)
+
+
+def outcomes(
+    spec: Mechanism, pair: Neighbours, counts: list[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What the analyst publishes for each trial of both datasets, as whole numbers for `evidence.epsilon_bound`.
+
+    The estimator runs once for each different outcome.
+
+    Args:
+        spec: what ran.
+        pair: on which datasets.
+        counts: of both, each of shape (trials, spec.alphabet).
+    """
+    rows, place = _distinct(np.concatenate(counts))
+    answers = np.array([estimate(spec, row, pair.users).values for row in rows])
+    codes = ranked(answers, pair)[place]
+    return codes[: len(counts[0])], codes[len(counts[0]) :]
+
+
+def ranked(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
+    """Equal whole numbers for equal answers, in the order of what they say about the change.
+
+    A histogram says it by its estimate for the changed value less the one for the first value, a sum by itself. So
+    the tails of the order are sensible events, and the likelihood-ratio events are as fine as the answers.
+    """
+    said = answers[:, 0] if answers.shape[1] == 1 else answers[:, pair.changed] - answers[:, pair.value]
+    _, codes = np.unique(np.column_stack((said, answers)), axis=0, return_inverse=True)
+    return codes.ravel().astype(np.int64)
+
+
+def _distinct(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """The different rows, and which of them each row is. Rows have one sum, so that the first count is redundant."""
+    base, width = int(counts[0].sum()) + 1, counts.shape[1] - 1
+    if base**width >= 2**63:
+        rows, place = np.unique(counts, axis=0, return_inverse=True)
+        return rows, place.ravel()
+    keys = counts[:, 1:] @ (base ** np.arange(width, dtype=np.int64))  # one number a row: sorted 20 times faster
+    _, index, place = np.unique(keys, return_index=True, return_inverse=True)
+    return counts[index], place.ravel()

@@ -1,0 +1,97 @@
+"""Many rounds in process: the client's own sampler for every user of every trial, spread over all cores.
+
+Nothing is resampled and nothing is drawn twice: each trial costs one call of the sampler for each user, on the
+operating system's randomness. What is kept of a trial are the counts of its symbols, which is all that an honest
+shuffler leaves of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_sim.users.sealing import Progress, run_chunks
+
+Sampler: TypeAlias = Callable[[Mechanism, int, RandomIntegers], int]
+"""(spec, value, integers) -> answer, as `shuffledp_core.randomisers.randomise`. A module's own function: workers
+look it up by name."""
+
+Dataset: TypeAlias = tuple[int, ...]
+"""One value for each user."""
+
+_CALLS: Final = 100_000
+"""Calls of the sampler in one task of a worker, about half a second."""
+
+_MOST_CELLS: Final = 2**28
+"""Trials times symbols that are kept at once: 2 GiB."""
+
+
+def shuffled_counts(
+    spec: Mechanism,
+    datasets: Sequence[Dataset],
+    trials: int,
+    pool: ProcessPoolExecutor,
+    *,
+    sampler: Sampler = randomise,
+    progress: Progress | None = None,
+) -> list[NDArray[np.int64]]:
+    """The counts of all symbols, for each dataset an array of shape (trials, spec.alphabet).
+
+    Args:
+        spec: what every user runs.
+        datasets: values inside the spec's domain, at least one user each.
+        trials: independent rounds on each dataset, at least 1.
+        pool: where the sampler runs.
+        sampler: the client's; another one only to see whether an audit notices.
+        progress: told about trials of all datasets together.
+
+    Raises:
+        UsageError: a value outside the domain, or more trials than memory.
+    """
+    if trials < 1 or trials * len(datasets) * spec.alphabet > _MOST_CELLS:
+        most = _MOST_CELLS // (len(datasets) * spec.alphabet)
+        raise UsageError(f"trials must be from 1 to {most:,} with {spec.alphabet} symbols, not {trials:,}")
+    sizes = [_chunks(trials, len(values)) for values in datasets]
+    chunks = [
+        (partial(_run, spec, values, size, sampler), size)
+        for values, row in zip(datasets, sizes, strict=True)
+        for size in row
+    ]
+    counts = iter(run_chunks(pool, chunks, progress))
+    return [np.concatenate(list(islice(counts, len(row)))) for row in sizes]
+
+
+def _chunks(trials: int, users: int) -> list[int]:
+    size = max(1, _CALLS // users)
+    whole, rest = divmod(trials, size)
+    return [size] * whole + ([rest] if rest else [])
+
+
+def _run(spec: Mechanism, values: Dataset, trials: int, sampler: Sampler) -> NDArray[np.int64]:
+    """One task in a worker; every task has a source of randomness of its own."""
+    integers = RandomIntegers()
+    calls = (sampler(spec, value, integers) for _ in range(trials) for value in values)
+    answers = np.fromiter(calls, dtype=np.int64, count=trials * len(values)).reshape(trials, len(values))
+    return count_symbols(spec, answers)
+
+
+def count_symbols(spec: Mechanism, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From answers, shape (trials, users), to how often each symbol was sent, shape (trials, spec.alphabet)."""
+    trials, users = answers.shape
+    if isinstance(spec, KRRHistogram):
+        cells = np.arange(trials)[:, np.newaxis] * spec.symbols + answers
+        return (
+            np.bincount(cells.ravel(), minlength=trials * spec.symbols).reshape(trials, spec.symbols).astype(np.int64)
+        )
+    ones = answers.sum(axis=1)
+    return np.stack([users * spec.messages_per_user - ones, ones], axis=1)

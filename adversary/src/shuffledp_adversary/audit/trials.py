@@ -1,0 +1,43 @@
+"""How far the trials of an audit or an attack are: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+
+from shuffledp.progress import Stages
+
+LINES: Final = 20
+"""Plain lines at most for one stage: one for each twentieth of its trials."""
+
+
+class TrialProgress:
+    """Counts trials on standard error, so that a long count is not silent where nobody sees a bar."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = Console(stderr=True) if console is None else console
+        self._stages = Stages(self._console) if self._console.is_terminal else None
+        self._shown: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        if self._stages is not None:
+            self._stages.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stages is not None:
+            self._stages.__exit__(kind, error, trace)
+
+    def update(self, stage: str, done: int, total: int) -> None:
+        """Shows `stage` at done of total."""
+        if self._stages is not None:
+            self._stages.update(stage, done, total)
+            return
+        part = LINES * done // max(total, 1)
+        if part > self._shown.get(stage, -1):
+            self._shown[stage] = part
+            self._console.print(f"{stage}: {done:,} of {total:,}", highlight=False, soft_wrap=True)

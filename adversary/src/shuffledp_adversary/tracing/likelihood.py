@@ -1,0 +1,99 @@
+"""How likely each value makes an answer, for every mechanism, and the value an adversary then guesses. Pure.
+
+An answer is what a user's own messages say together: the symbol of a histogram, the number of ones of a sum. These are
+the laws that `shuffledp_core.randomisers` samples, computed in floating point; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import singledispatch
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_privacy.sums.sgdl import share_law
+
+Floats = NDArray[np.float64]
+
+_CELLS: Final = 2**22
+"""Largest block of the table of answers by values that is held at once: 32 MiB."""
+
+
+def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> NDArray[np.int64]:
+    """For each answer the likeliest value: argmax of P(answer | x) prior(x), the smaller x of equals.
+
+    A uniform prior makes it the maximum-likelihood guess.
+
+    Args:
+        spec: the mechanism, as certified.
+        answers: shape (users,), in {0..m} for sums, {0..k-1} for a histogram.
+        prior: shape (spec.domain,), not negative, with a positive sum.
+    """
+    distinct, inverse = np.unique(answers, return_inverse=True)
+    best = np.empty(len(distinct), dtype=np.int64)
+    rows = max(1, _CELLS // spec.domain)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(prior)
+    for start in range(0, len(distinct), rows):
+        block = distinct[start : start + rows]
+        best[start : start + rows] = np.argmax(log_likelihood(spec, block) + log_prior, axis=1)
+    return best[inverse]
+
+
+@singledispatch
+def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:  # noqa: ARG001 - the signature of all
+    """ln P(answer | x): shape (answers, domain), -inf where it cannot be."""
+    raise ValueError(f"no likelihood for {type(spec).__name__}")
+
+
+@log_likelihood.register
+def _(spec: KRRHistogram, answers: NDArray[np.int64]) -> Floats:
+    """γ/k, and 1 - γ more for the true symbol."""
+    other = float(spec.blanket / spec.symbols)
+    table = np.full((len(answers), spec.symbols), np.log(other))
+    table[np.arange(len(answers)), answers] = np.log(other + float(1 - spec.blanket))
+    return table
+
+
+@log_likelihood.register
+def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
+    """Of x ones each stays with probability 1 - p/2, of k - x zeros each turns with p/2: a sum of two binomials."""
+    flip, k = float(spec.randomise / 2), spec.max_value
+    table = np.empty((len(answers), k + 1))
+    for value in range(k + 1):
+        stay = binom.pmf(np.arange(value + 1), value, 1 - flip)
+        turn = binom.pmf(np.arange(k - value + 1), k - value, flip)
+        table[:, value] = np.convolve(stay, turn)[answers]
+    with np.errstate(divide="ignore"):
+        return np.log(table)
+
+
+@log_likelihood.register
+def _(spec: GeoShuffle, answers: NDArray[np.int64]) -> Floats:
+    return _clamped(spec, spec.epsilon_geo, 1, answers)
+
+
+@log_likelihood.register
+def _(spec: SGDLShuffle, answers: NDArray[np.int64]) -> Floats:
+    return _clamped(spec, spec.noise_epsilon, spec.shares, answers)
+
+
+def _clamped(spec: GeoShuffle | SGDLShuffle, epsilon: Fraction, shares: int, answers: NDArray[np.int64]) -> Floats:
+    """The noise that leads from x + c to the answer; at 0 and k + 2c all that was clamped to it.
+
+    One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
+    """
+    law = share_law(epsilon, shares)
+    if law is None:
+        raise UsageError(f"the noise at epsilon {epsilon} is too wide, or too narrow, to be tabulated for guessing")
+    shifted = np.arange(spec.domain, dtype=np.float64) + spec.padding
+    last = spec.messages_per_user
+    table = law.mass(answers[:, None] - shifted).low
+    table[answers == 0] = law.at_least(shifted).low
+    table[answers == last] = law.at_least(last - shifted).low
+    return table

@@ -1,0 +1,292 @@
+"""What an adversary holds of one round, on disk and in memory, and how far it gets with it.
+
+A round's folder holds what everybody may see and, of a round with corrupt nodes, what these wrote down:
+
+    manifest.json  result.json  roster.json  root.pub      the signed documents, and what verifies them
+    board.bin                                              the published messages, packed, in mixed order
+    corrupt/<node>/<round>.npz                             the logs
+    truth.npz                                              who held which value: the simulator's, to measure success by
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, clopper_pearson
+from shuffledp_adversary.tracing.likelihood import guess_values
+from shuffledp_adversary.tracing.links import NOBODY, Step, find_rows, join_logs
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Certificate, Manifest, Result
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
+from shuffledp_core.keys import read_file, read_roster, verify_from
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
+from shuffledp_shuffler.corruption import CorruptLog, read_logs
+from shuffledp_sim.captured import BOARD, LOGS, TRUTH
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One round as its adversary sees it.
+
+    Attributes:
+        manifest: verified.
+        final: the final certificate, verified.
+        board: shape (messages, bytes of one).
+        logs: of the corrupt nodes, by position on the route.
+        values: shape (users,), what each user of node 1's log held, in the order of its spool; only a simulation knows
+            it, and only to measure success by. None where it or node 1's log is missing.
+        population: shape (domain,), how many users hold each value: what the adversary knows of the population.
+            None where nobody knows it.
+    """
+
+    manifest: Manifest
+    final: Certificate
+    board: NDArray[np.uint8]
+    logs: dict[int, CorruptLog]
+    values: NDArray[np.int64] | None
+    population: NDArray[np.int64] | None
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the route."""
+        return len(self.manifest.route)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How far the adversary got.
+
+    Attributes:
+        corrupt: positions of the nodes whose logs were used.
+        nodes: of the route.
+        users: whose reports were mixed.
+        traced: users all of whose messages were found on the board.
+        steps: what was joined on the way.
+        baseline: share guessed right without any message: always the most frequent value. None without a truth.
+        correct: users whose value was guessed, knowing the population. None as above.
+        correct_by_place: the same, if every honest node is taken to have kept the order of its batch; None as above,
+            and where no sender is known.
+        correct_uniform: the same by maximum likelihood alone, for whom the population is unknown.
+        confidence: of `interval`.
+    """
+
+    corrupt: tuple[int, ...]
+    nodes: int
+    users: int
+    traced: int
+    steps: tuple[Step, ...]
+    baseline: float | None
+    correct: int | None
+    correct_by_place: int | None
+    correct_uniform: int | None
+    confidence: float
+
+    @property
+    def traced_share(self) -> float:
+        """From 0 to 1."""
+        return self.traced / self.users
+
+    @property
+    def all_corrupt(self) -> bool:
+        """No node is honest."""
+        return len(self.corrupt) == self.nodes
+
+    @property
+    def success(self) -> float | None:
+        """Share of users whose value was guessed."""
+        return None if self.correct is None else self.correct / self.users
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Clopper and Pearson's, of `success`."""
+        return None if self.correct is None else self.interval_of(self.correct)
+
+    def interval_of(self, correct: int) -> tuple[float, float]:
+        """Clopper and Pearson's, of the share of so many users."""
+        return clopper_pearson(correct, self.users, self.confidence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys that reports share."""
+        return {
+            "corrupt_nodes": list(self.corrupt),
+            "nodes": self.nodes,
+            "traced": self.traced_share,
+            "attack_success": self.success,
+            "attack_interval": None if self.interval is None else list(self.interval),
+            "attack_confidence": self.confidence,
+            "attack_success_without_population": (
+                None if self.correct_uniform is None else self.correct_uniform / self.users
+            ),
+            "guessing_without_messages": self.baseline,
+            "joined": [[step.before, step.after, step.found, step.records] for step in self.steps],
+        }
+
+
+def trace_round(
+    captured: Captured, corrupt: Collection[int] | None = None, confidence: float = DEFAULT_CONFIDENCE
+) -> Trace:
+    """Joins the logs, rebuilds what each user sent, and guesses its value.
+
+    Args:
+        captured: what the adversary holds.
+        corrupt: positions whose logs it may use; None for all that it holds.
+        confidence: of the interval.
+
+    Raises:
+        UsageError: a log that is wanted is not there, or none is wanted.
+    """
+    used = sorted(captured.logs if corrupt is None else corrupt)
+    missing = [position for position in used if position not in captured.logs]
+    if missing or not used:
+        raise UsageError(f"no log of node {missing or 'any'}; there are logs of {sorted(captured.logs)}")
+    logs = {position: captured.logs[position] for position in used}
+    users = logs[used[0]].header.users
+    links = join_logs(logs, captured.board)
+    traced, answers = _rebuilt(captured, links.senders, users)
+    guesses = [_guesses(captured, traced, answers, prior) for prior in _priors(captured)]
+    values, known = captured.values, captured.population
+    by_place = None
+    if values is not None and (links.placed != NOBODY).any():
+        placed = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
+        by_place = int((placed == values).sum())
+    if values is None:
+        # Nobody is traced without node 1, so every guess is the most frequent value: right for exactly its holders.
+        right = [None if known is None else int(known[int(np.argmax(prior))]) for prior in _priors(captured)]
+    else:
+        right = [int((guess == values).sum()) for guess in guesses]
+    return Trace(
+        corrupt=tuple(used),
+        nodes=captured.nodes,
+        users=users,
+        traced=int(traced.sum()),
+        steps=links.steps,
+        baseline=None if known is None else int(known.max()) / users,
+        correct=right[0],
+        correct_by_place=by_place,
+        correct_uniform=right[1],
+        confidence=confidence,
+    )
+
+
+def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Who was traced completely, and what each such user's messages say together; shape (users,) both."""
+    linked: NDArray[np.bool_] = senders != NOBODY
+    geometry = captured.manifest.geometry
+    symbols = np.zeros(len(captured.board), dtype=np.int64)
+    for column in captured.board.T[: geometry.symbol_bytes]:
+        symbols = (symbols << 8) | column
+    linked &= symbols < captured.final.mechanism.alphabet  # any other says nothing, and its sender cannot be guessed at
+    count = np.bincount(senders[linked], minlength=users)
+    said = np.bincount(senders[linked], weights=symbols[linked], minlength=users)
+    return count == geometry.messages_per_user, said.astype(np.int64)
+
+
+def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:
+    """What is known of the population (nothing where nobody knows), and knowing nothing."""
+    nothing = np.ones(captured.final.mechanism.domain)
+    return (nothing if captured.population is None else captured.population.astype(np.float64), nothing)
+
+
+def _guesses(
+    captured: Captured, traced: NDArray[np.bool_], answers: NDArray[np.int64], prior: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The likeliest value of each user; the most frequent one for whoever was not traced."""
+    guesses = np.full(len(traced), int(np.argmax(prior)), dtype=np.int64)
+    if traced.any():
+        guesses[traced] = guess_values(captured.final.mechanism, answers[traced], prior)
+    return guesses
+
+
+def load_captured(folder: Path, logs: Path | None = None) -> Captured:
+    """What a round's folder holds, verified.
+
+    1. Manifest and result are the analyst's, of one round; the final certificate is the accountant's.
+    2. The board has the signed digest and length.
+    3. The logs are of this round, each of the node that stands at its position; the last one's batch is the board.
+
+    Args:
+        folder: of the round.
+        logs: folder with the logs; None for the round's own.
+
+    Raises:
+        ConfigError: a file is missing. DocumentError: step 1 or 2. CorruptLogError: step 3.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; a round is in out/<round>")
+    if (folder / "manifest.json").exists() and not (folder / BOARD).exists():
+        raise ConfigError(
+            f"{folder} is a round without corrupt nodes: nobody wrote down what to trace by; "
+            "play one with `shuffledp demo --corrupt 1,2,3`"
+        )
+    roster = read_roster(folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip())
+    manifest = verify_from(  # 1
+        roster.the(ANALYST), Signed.from_bytes(read_file(folder / "manifest.json", "manifest")), Manifest
+    )
+    result = verify_from(roster.the(ANALYST), Signed.from_bytes(read_file(folder / "result.json", "result")), Result)
+    if result.round_id != manifest.round_id or result.final_certificate is None:
+        raise MalformedDocumentError(f"{folder}: result.json is not of the manifest's round, or has no certificate")
+    final = verify_from(roster.the(ACCOUNTANT), result.final_certificate, Certificate)
+    packed = read_file(folder / BOARD, "board")  # 2
+    if digest(packed) != result.board_digest:
+        raise MalformedDocumentError(f"{folder / BOARD} is not the board whose digest the analyst signed")
+    board = np.frombuffer(packed, dtype=np.uint8).reshape(-1, manifest.geometry.plain_bytes)
+    found = read_logs(logs or folder / LOGS, manifest.deployment, manifest.round_id)  # 3
+    _check_logs(found, manifest, result)
+    held = _truth(folder / TRUTH)
+    return Captured(
+        manifest=manifest,
+        final=final,
+        board=board,
+        logs=found,
+        values=None if held is None else _in_spool_order(held, found),
+        population=None if held is None else np.bincount(held[1], minlength=final.mechanism.domain),
+    )
+
+
+def trace_folder(folder: Path) -> Trace:
+    """The attack with all that a round's folder holds: the `shuffledp.tracers` entry point, for `shuffledp demo`."""
+    return trace_round(load_captured(folder))
+
+
+def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result) -> None:
+    route = [signed.signer for signed in manifest.route]
+    for position, log in logs.items():
+        if not 1 <= position <= len(route) or route[position - 1] != log.header.node:
+            raise CorruptLogError(f"{log.header.node} does not stand at position {position} of the round's route")
+        missing = log.header.records - result.messages  # dropped on the way to the board
+        if log.header.users != result.accepted or missing < 0 or (position == len(route) and missing):
+            raise CorruptLogError(
+                f"the log of {log.header.node} counts {log.header.records} records of {log.header.users} users, the "
+                f"result {result.messages} of {result.accepted}; it is of another run"
+            )
+        if position == len(route) and log.header.batch != result.board_digest:
+            raise CorruptLogError(f"the batch in the log of {log.header.node} is not the published board")
+
+
+def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            return found["credentials"], found["values"]
+    except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
+        raise CorruptLogError(f"{path} is torn: {error}; remove it to trace without measuring success") from error
+
+
+def _in_spool_order(
+    held: tuple[NDArray[np.uint8], NDArray[np.int64]], logs: dict[int, CorruptLog]
+) -> NDArray[np.int64] | None:
+    if 1 not in logs or logs[1].credentials is None:
+        return None
+    places = find_rows(logs[1].credentials, held[0])
+    if (places < 0).any():
+        raise CorruptLogError(f"{int((places < 0).sum())} senders of node 1's log are not in {TRUTH}")
+    return held[1][places]

@@ -1,0 +1,15 @@
+"""Words that several parties write and compare: the stages of a certificate and the names of rounds."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+PLAN: Final = "plan"
+"""A certificate issued before a round, for the planned number of reports."""
+
+FINAL: Final = "final"
+"""A certificate issued after a round, for the reports that were mixed."""
+
+ROUND_ID: Final = re.compile(r"[0-9a-f]{16,64}")
+"""What a round id matches as a whole: lower-case hex digits."""

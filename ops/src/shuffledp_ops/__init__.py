@@ -1,0 +1,1 @@
+"""What the operator of a deployment needs: keys, rosters, round control, results."""

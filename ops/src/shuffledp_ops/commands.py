@@ -1,0 +1,70 @@
+"""The operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, Mechanism, OutputFormat
+from shuffledp_core.privacy import Adjacency
+from shuffledp_ops.keys.app import keys_app
+from shuffledp_ops.results.app import results_app
+
+app = typer.Typer()
+app.add_typer(keys_app, name="keys")
+app.add_typer(results_app, name="results")
+
+
+@app.command("round")
+def round_(
+    keys: Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")],
+    *,
+    mechanism: Mechanism,
+    max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")],
+    min_reports: Annotated[int, typer.Option(min=1, help="Fewer: the round ends without an answer.")],
+    max_reports: Annotated[int, typer.Option(min=1, help="The round closes when so many have arrived.")],
+    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")],
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
+    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
+    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
+    colluding: Annotated[
+        int | None, typer.Option(min=0, help="Users the guarantee does not count on; default: 5 % of --min-reports.")
+    ] = None,
+    population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
+    route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
+    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
+    allow_corrupt: Annotated[
+        bool, typer.Option("--allow-corrupt", help="Laboratories only: nodes may write down who sent what.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """Runs one round on a deployment: opens it, follows it, prints the answer."""
+    from shuffledp_core.documents.models import RoundPlan
+    from shuffledp_core.errors import UsageError
+    from shuffledp_ops.keys.pki import open_deployment
+    from shuffledp_ops.rounds.operate import run_round_command
+
+    try:
+        plan = RoundPlan(
+            population=population,
+            mechanism=mechanism,
+            size=max_value + 1 if mechanism == "krr-histogram" else max_value,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            max_distance=max_distance,
+            min_reports=min_reports,
+            max_reports=max_reports,
+            colluding=min_reports // 20 if colluding is None else colluding,
+            route=tuple(route or (node.name for node in open_deployment(keys).roster.nodes())),
+            suite=suite,
+            open_seconds=open_seconds,
+            allow_corrupt=allow_corrupt,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    run_round_command(keys, plan, out, as_json=output is OutputFormat.JSON)

@@ -1,0 +1,151 @@
+"""`shuffledp keys`: the keys of a deployment, and its devices. Each command's code is imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+FolderArgument = Annotated[Path, typer.Argument(help="The deployment's key folder, with enrolment/ and client/.")]
+keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
+
+PopulationOption = Annotated[str | None, typer.Option(help="Where; default: the only one there is.")]
+
+
+@keys_app.command()
+def enrol(
+    folder: FolderArgument,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of the clients.")] = None,
+    *,
+    population: PopulationOption = None,
+    count: Annotated[int, typer.Option(min=0, max=100_000, help="So many more, named by number.")] = 0,
+    prefix: Annotated[str, typer.Option(help="Of the names of --count.")] = "device",
+    csv: Annotated[Path | None, typer.Option(help="Also those in the column `name` of this file.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="The credentials end by then; default: never.")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="TOML with [policy] and more of the devices' configuration, for their bundles.")
+    ] = None,
+    address: Annotated[
+        list[str] | None, typer.Option(help="PARTY=HOST:PORT where devices outside find it; repeatable.")
+    ] = None,
+    broker: Annotated[str | None, typer.Option(help="HOST:PORT of the announcements, for devices.")] = None,
+) -> None:
+    """Enrols new clients, each with a bundle for its device (clients/NAME.bundle); all of them or nobody."""
+    import datetime as dt
+
+    from shuffledp_core.errors import UsageError
+    from shuffledp_core.keys import read_file
+    from shuffledp_ops.keys import enrolment
+    from shuffledp_ops.keys.pki import open_deployment
+
+    deployment = open_deployment(folder)
+    wanted = [*(names or []), *(enrolment.names_in(csv) if csv else [])]
+    wanted += enrolment.new_names(deployment, count, prefix)
+    if not wanted:
+        raise UsageError("name whom to enrol: NAME.., --count or --csv")
+    text = enrolment.SETTINGS if settings is None else read_file(settings, "settings").decode(errors="replace")
+    text = text.rstrip("\n") + "\n" + enrolment.outside(deployment, address or [], broker).settings()
+    expires = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+    done = enrolment.enrol(deployment, wanted, population=population, expires=expires, settings=text)
+    for file in done if len(done) <= 10 else done[:1]:
+        typer.echo(f"{file}{f' and {len(done) - 1} more' if len(done) > 10 else ''}")
+    typer.echo("a bundle is all of its device, keys included: bring it there by a private way. On the device:")
+    typer.echo("shuffledp-client import NAME.bundle FOLDER")
+
+
+@keys_app.command()
+def bundle(
+    folder: FolderArgument,
+    names: Annotated[list[str] | None, typer.Argument(help="Of clients; default: all that are here.")] = None,
+) -> None:
+    """Makes bundles anew, with the present roster and TLS pair. On the device: shuffledp-client import --renew."""
+    from shuffledp_ops.keys import enrolment
+    from shuffledp_ops.keys.pki import open_deployment
+
+    done = enrolment.bundle(open_deployment(folder), names or [])
+    typer.echo(f"{len(done)} bundles are in {folder / 'clients'}")
+
+
+@keys_app.command()
+def withdraw(
+    folder: FolderArgument,
+    who: Annotated[list[str], typer.Argument(help="Clients of the folder, or credentials (64 hex digits).")],
+    *,
+    population: PopulationOption = None,
+) -> None:
+    """Withdraws credentials: the next signed list, for every node that takes submissions."""
+    from shuffledp_ops.keys import enrolment
+    from shuffledp_ops.keys.pki import open_deployment
+
+    said = enrolment.withdraw(open_deployment(folder), who, population=population)
+    file = folder / "withdrawals" / f"{said.population}.json"
+    typer.echo(f"{file}: list {said.serial}, {len(said.credentials)} credentials")
+    typer.echo("put it into `withdrawals` of every node that takes submissions; it is read without a restart")
+
+
+@keys_app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    *,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
+    host: Annotated[str, typer.Option(help="Host of every address.")] = "127.0.0.1",
+    first_port: Annotated[int, typer.Option(min=1, max=65000, help="node-1's port; the others follow.")] = 7001,
+    address: Annotated[
+        list[str] | None, typer.Option(help="PARTY=HOST:PORT instead of --host and --first-port; repeatable.")
+    ] = None,
+    population: Annotated[str, typer.Option(help="Name of the population.")] = "demo",
+    client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
+) -> None:
+    """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
+    from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
+
+    names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
+    regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
+    deployment = create_deployment(
+        folder, replace_addresses(regular, address or []), population=population, clients=client or []
+    )
+    typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
+    typer.echo(deployment.root_key)
+
+
+@keys_app.command()
+def show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
+    """Who is in a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
+    import datetime as dt
+
+    from rich.console import Console
+
+    from shuffledp_ops.keys import overview
+    from shuffledp_ops.keys.pki import open_deployment
+
+    overview.show(open_deployment(folder), Console(), dt.datetime.now(dt.UTC))
+
+
+@keys_app.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
+    *,
+    party: Annotated[
+        list[str] | None, typer.Option(help="Only this one; a party, client or operator; repeatable.")
+    ] = None,
+    authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
+    roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,
+) -> None:
+    """New TLS keys and certificates, for everybody or some, or a new roster; all of it or, after an error, nothing."""
+    from shuffledp_ops.keys import renewal
+
+    done = renewal.renew(folder, party or [], new_authority=authority, new_roster=roster)
+    if roster:
+        typer.echo(
+            f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one everywhere, and"
+        )
+        typer.echo("restart one by one: docs/operations.md, keys and their rotation")
+        return
+    typer.echo(f"new TLS keys and certificates: {', '.join(done.names)}")
+    if done.new_authority:
+        typer.echo(f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: everybody needs it")
+    if not done.bridged:
+        typer.echo("whoever has the old roster refuses the new certificates: stop everything, and start it with both")
+    typer.echo("put them in place and restart one by one: docs/operations.md, keys and their rotation")
+    typer.echo("devices get them in new bundles: `shuffledp keys bundle`")

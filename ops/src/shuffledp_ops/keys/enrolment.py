@@ -1,0 +1,262 @@
+"""Single users of a deployment that exists: `shuffledp keys enrol`, `keys bundle` and `keys withdraw`.
+
+    clients/<user>/         identity.pem  credential.json  tls.pem  tls-key.pem  settings.toml
+    clients/<user>.bundle   all of it in one file, for the device: shuffledp_client.bundle
+    withdrawals/<population>.json    the signed list, for the nodes that take submissions
+
+The enrolment key must be here, the root key need not.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shuffledp_client.bundle import Bundle, check_settings
+from shuffledp_core.documents.models import Credential, Withdrawals
+from shuffledp_core.documents.signed import Signed, from_json, verify
+from shuffledp_core.documents.submission import credential_id
+from shuffledp_core.errors import ConfigError, DocumentError, UsageError
+from shuffledp_core.keys import Identity, read_file
+from shuffledp_ops.keys.authority import write_secret
+from shuffledp_ops.keys.names import check_names
+from shuffledp_ops.keys.pki import Deployment, replace_addresses, write_client
+from shuffledp_ops.keys.renewal import alone
+
+SETTINGS: Final = """\
+[policy]                             # what a round may ask for at most; deploy/config/client.toml explains every key
+epsilon = 2.0
+delta = 1e-6
+epsilon_corrupted = 40.0
+nodes = 2
+operators = 2
+"""
+"""A device's settings, where who enrols it gives no others."""
+
+MAX_WITHDRAWN: Final = 50_000
+"""Of one population: their list stays below the 4 MiB of a document. For more, a new enrolment key is due."""
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Outside:
+    """How devices outside reach the deployment: host:port by party, and of the broker."""
+
+    addresses: dict[str, str]
+    broker: str | None = None
+
+    def settings(self) -> str:
+        """The tables of a device's configuration that say so."""
+        text = ""
+        if self.broker is not None:
+            host, _, port = self.broker.rpartition(":")
+            text += f'\n[broker]\nhost = "{host}"\nport = {port}\n'
+        if self.addresses:
+            text += "\n[addresses]\n" + "".join(f'{name} = "{where}"\n' for name, where in self.addresses.items())
+        return text
+
+
+def outside(deployment: Deployment, addresses: Sequence[str], broker: str | None) -> Outside:
+    """What is given as "PARTY=HOST:PORT" and "HOST:PORT". Raises `UsageError` for what cannot be meant."""
+    known = {party.name: "" for party in deployment.roster.parties}
+    given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
+    if broker is not None:
+        replace_addresses({"broker": ""}, [f"broker={broker}"])
+    return Outside(given, broker)
+
+
+def sole_population(deployment: Deployment, population: str | None) -> str:
+    """The population that is meant; one that is not named must be the only one. Raises `UsageError`."""
+    names = [one.name for one in deployment.roster.populations]
+    if population is None and len(names) == 1:
+        return names[0]
+    if population not in names:
+        raise UsageError(f"name a population of the roster with --population: {', '.join(names)}")
+    return str(population)
+
+
+def new_names(deployment: Deployment, count: int, prefix: str) -> list[str]:
+    """`count` names "prefix-1", "prefix-2", .. that nobody has yet."""
+    taken = {path.name for path in (deployment.folder / "clients").glob("*")}
+    names: list[str] = []
+    number = 0
+    while len(names) < count:
+        number += 1
+        if f"{prefix}-{number}" not in taken:
+            names.append(f"{prefix}-{number}")
+    return names
+
+
+def names_in(file: Path) -> list[str]:
+    """The column "name" of a CSV file. Raises `UsageError` when there is none."""
+    try:
+        rows = csv.DictReader(read_file(file, "list of names").decode("utf-8-sig").splitlines())
+        return [row["name"].strip() for row in rows]
+    except (KeyError, AttributeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{file} has no column `name` with a name in each row; its first line names columns"
+        ) from error
+
+
+def enrol(
+    deployment: Deployment,
+    names: Sequence[str],
+    *,
+    population: str | None = None,
+    expires: dt.datetime | None = None,
+    settings: str = SETTINGS,
+) -> list[Path]:
+    """New users with keys, credential and bundle, all of them or, after an error, none: the bundles.
+
+    Args:
+        deployment: with the enrolment key.
+        names: of the users; nobody has them yet.
+        population: where; None: the only one.
+        expires: until when the credentials count; None: until they are withdrawn.
+        settings: of the devices, TOML; without keys, roster, root_key and state.
+
+    Raises:
+        UsageError: a name that is none, or is taken, or no such population.
+        ConfigError: the enrolment key is not here, the settings are none, or nothing can be written.
+    """
+    check_names(names, "client")
+    where = sole_population(deployment, population)
+    enrolment_of(deployment, where)
+    check_settings(settings)
+    clients = deployment.folder / "clients"
+    with alone(deployment.folder), _all_or_none(clients) as (new, done):
+        taken = [name for name in names if (clients / name).exists() or (clients / f"{name}.bundle").exists()]
+        if taken:
+            raise UsageError(f"there is a client {taken[0]!r} already; choose another name, or `shuffledp keys bundle`")
+        for name in names:
+            write_client(new / name, deployment, where, expires)
+            (new / name / "settings.toml").write_text(settings)
+            write_secret(new / f"{name}.bundle", make_bundle(deployment, new / name).to_bytes())
+        for name in names:
+            for part in (name, f"{name}.bundle"):
+                done.append(clients / part)
+                (new / part).rename(clients / part)
+    return [clients / f"{name}.bundle" for name in names]
+
+
+def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
+    """Makes the bundles of users anew, as after a renewal; of all that are here when none is named.
+
+    Raises:
+        UsageError: there is no such user.
+    """
+    clients = deployment.folder / "clients"
+    known = sorted(path.parent.name for path in clients.glob("*/credential.json"))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no client {name[:80]!r} here; enrol it with `shuffledp keys enrol`")
+    made = []
+    with alone(deployment.folder):
+        for name in names or known:
+            part = clients / f".{name}-{secrets.token_hex(8)}"
+            write_secret(part, make_bundle(deployment, clients / name).to_bytes())
+            made.append(part.replace(clients / f"{name}.bundle"))
+    return made
+
+
+def make_bundle(deployment: Deployment, client: Path) -> Bundle:
+    """The bundle of a user's folder."""
+
+    def text(name: str) -> str:
+        return read_file(client / name, "client's file").decode()
+
+    settings = client / "settings.toml"
+    return Bundle(
+        name=client.name,
+        root_key=deployment.root_key,
+        roster=Signed.from_bytes(read_file(deployment.roster_file, "roster")),
+        credential=Signed.from_bytes(read_file(client / "credential.json", "credential")),
+        identity=text("identity.pem"),
+        tls=text("tls.pem"),
+        tls_key=text("tls-key.pem"),
+        settings=settings.read_text() if settings.exists() else SETTINGS,
+    )
+
+
+def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | None = None) -> Withdrawals:
+    """The next list of withdrawn credentials, with these added: names of clients here, or credentials (64 hex digits).
+
+    Raises:
+        UsageError: somebody unknown, nobody, or too many.
+        ConfigError: the enrolment key is not here, or the present list is damaged.
+    """
+    if not who:
+        raise UsageError("name whom to withdraw: clients of this folder, or credentials in hex")
+    where = sole_population(deployment, population)
+    key = enrolment_of(deployment, where)
+    file = deployment.folder / "withdrawals" / f"{where}.json"
+    with alone(deployment.folder):
+        serial, present = _present_list(file, key)
+        found = dict.fromkeys([*present, *(_credential_of(deployment, one, where) for one in who)])
+        if len(found) > MAX_WITHDRAWN:
+            raise UsageError(f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new enrolment key")
+        now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
+        said = Withdrawals(population=where, serial=serial + 1, issued_at=now, credentials=tuple(found))
+        file.parent.mkdir(exist_ok=True)
+        part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
+        part.write_bytes(key.sign(said).to_bytes())
+        part.replace(file)
+    return said
+
+
+def enrolment_of(deployment: Deployment, population: str) -> Identity:
+    """The key that signs for a population. Raises `ConfigError` when it is not here, or not the roster's."""
+    key = deployment.enrolment_of(population)
+    if key.public_key.hex() != deployment.roster.population(population).enrolment_key:
+        raise ConfigError(f"the enrolment key of {population!r} here is not the one in the roster")
+    return key
+
+
+def _present_list(file: Path, key: Identity) -> tuple[int, tuple[str, ...]]:
+    if not file.exists():
+        return 0, ()
+    try:
+        said = verify(Signed.from_bytes(read_file(file, "withdrawals")), Withdrawals, key.name, key.public_key)
+    except DocumentError as error:
+        raise ConfigError(f"{file} cannot be continued ({error}); put the last good list back") from error
+    return said.serial, said.credentials
+
+
+def _credential_of(deployment: Deployment, who: str, population: str) -> str:
+    if _KEY.fullmatch(who):
+        return who
+    check_names([who], "client")
+    file = deployment.folder / "clients" / who / "credential.json"
+    if not file.exists():
+        raise UsageError(f"there is no client {who!r} here; name its credential, 64 hex digits")
+    credential = from_json(Signed.from_bytes(read_file(file, "credential")).body, Credential)
+    if credential.population != population:
+        raise UsageError(f"{who!r} is enrolled in {credential.population!r}, not in {population!r}")
+    return credential_id(credential)
+
+
+@contextmanager
+def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """A folder for what is made, and the list of what got its name: removed again after an error."""
+    new, done = clients / f".new-{secrets.token_hex(8)}", list[Path]()
+    try:
+        new.mkdir(mode=0o700, parents=True)
+        try:
+            yield new, done
+        except BaseException:
+            for path in done:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            raise
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {clients} ({error.strerror}); nobody was enrolled") from error

@@ -1,0 +1,232 @@
+"""A development PKI: every key, TLS certificate and credential of one deployment, made on one machine.
+
+Layout below the deployment folder (docs/protocol.md, section "Keys"):
+
+    roster.json  root.pub            what everybody gets: the signed roster and the root key to pin
+    root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
+    enrolment/   <population>/identity.pem           the enrolment keys
+    <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
+    client/  operator/               tls.pem  tls-key.pem
+    clients/     <user>/             single users, with copies of the TLS files in client/; their bundles: `enrolment`
+    withdrawals/ <population>.json   lists of withdrawn credentials: `enrolment`
+
+In a real deployment each operator makes its own keys and the root signs the roster; here one command does it all.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from shuffledp_core.documents.models import Credential, Party, Population, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import ConfigError, UsageError
+from shuffledp_core.keys import ROOT, Identity, load_identity, read_file, read_roster
+from shuffledp_core.transport.tls import CLIENT, OPERATOR
+from shuffledp_ops.keys.authority import Authority, pem, private_pem, write_secret
+from shuffledp_ops.keys.names import check_name, check_names
+
+ANALYST: Final = "analyst"
+ACCOUNTANT: Final = "accountant"
+
+ROSTER_DAYS: Final = 365
+"""Life of a roster: for so long somebody who was kept from all newer ones can be made to believe it."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A folder with the keys of one deployment, and what everybody knows of it."""
+
+    folder: Path
+    roster: Roster
+    root_key: str
+    """Hex; what every process pins."""
+
+    @property
+    def roster_file(self) -> Path:
+        """The signed roster."""
+        return self.folder / "roster.json"
+
+    def keys_of(self, name: str) -> Path:
+        """Key folder of a party, or of "client" or "operator"."""
+        return self.folder / name
+
+    def identity_of(self, name: str) -> Identity:
+        """The signing identity of a party."""
+        return load_identity(self.keys_of(name), name)
+
+    def enrolment_of(self, population: str) -> Identity:
+        """The identity that signs a population's credentials."""
+        return load_identity(self.folder / "enrolment" / population, population)
+
+
+def create_deployment(
+    folder: Path,
+    addresses: Mapping[str, str],
+    *,
+    population: str = "demo",
+    deployment: str = "demo",
+    clients: Sequence[str] = (),
+    now: dt.datetime | None = None,
+) -> Deployment:
+    """Makes all keys below `folder`, which must be empty or absent: all of them or, after an error, none.
+
+    Args:
+        folder: where; created with mode 0700.
+        addresses: host:port by party name: "analyst", "accountant", and the nodes under any other names, in
+            the order of the default route.
+        population: the one population of the deployment.
+        deployment: its name.
+        clients: single users to enrol.
+        now: when roster and TLS certificates begin, UTC; None: now.
+
+    Raises:
+        UsageError: the population or a client has no name that can be one.
+        ConfigError: the folder already holds something, or cannot be made.
+    """
+    check_name(population, "population")
+    check_names(clients, "client")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
+    target = folder.resolve()
+    with _making(target) as new:
+        made = _make_keys(new, addresses, population, deployment, now or dt.datetime.now(dt.UTC))
+        for name in clients:
+            write_client(new / "clients" / name, made, population)
+    return Deployment(folder, made.roster, made.root_key)
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """A new folder beside this one, which gets its name when the block ends well, and is gone otherwise."""
+    new = folder.with_name(f".{folder.name}.new")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)  # of one that was killed
+        new.mkdir(mode=0o700)
+        try:
+            yield new
+            new.rename(folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
+
+
+def _make_keys(folder: Path, addresses: Mapping[str, str], population: str, name: str, now: dt.datetime) -> Deployment:
+    authority = Authority.create(name, now)
+    root = _new_identity(folder / "root", ROOT)
+    authority.save(folder / "root")
+    enrolment = _new_identity(folder / "enrolment" / population, population)
+    parties = tuple(_new_party(folder, party, address) for party, address in addresses.items())
+    empty = Roster(
+        deployment=name,
+        parties=parties,
+        populations=(Population(name=population, enrolment_key=enrolment.public_key.hex()),),
+        tls_authority=pem(authority.certificate).decode(),
+    )
+    roster = next_roster(empty, now)
+    for party, hosts in tls_names(roster).items():
+        authority.issue(folder / party, party, hosts, now)
+    _write(folder / "roster.json", root.sign(roster).to_bytes())
+    _write(folder / "root.pub", (root.public_key.hex() + "\n").encode())
+    return Deployment(folder, roster, root.public_key.hex())
+
+
+def next_roster(roster: Roster, now: dt.datetime, **changes: Any) -> Roster:
+    """The roster that takes the place of this one: the next serial, from now on, and with these other fields."""
+    ends = now + dt.timedelta(days=ROSTER_DAYS)
+    times = {"issued_at": round(now.timestamp() * 1000), "expires_at": round(ends.timestamp() * 1000)}
+    return msgspec.structs.replace(roster, **({"serial": roster.serial + 1} | times | changes))
+
+
+def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
+    """The addresses with those replaced that are `given` as "PARTY=HOST:PORT", in the same order of parties.
+
+    Raises:
+        UsageError: not of that form, or not a party of the deployment.
+    """
+    replaced = dict(addresses)
+    for text in given:
+        name, _, address = text.partition("=")
+        host, _, port = address.rpartition(":")
+        if name not in addresses:
+            raise UsageError(f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise UsageError(f"{text!r} is not PARTY=HOST:PORT with a port from 1 to 65535")
+        replaced[name] = address
+    return replaced
+
+
+def open_deployment(folder: Path) -> Deployment:
+    """The deployment that `create_deployment` made there. Its roster may have expired: nobody is called with it then.
+
+    Raises:
+        ConfigError: nothing of that kind is there.
+        DocumentError: the roster is not signed by the root key beside it.
+    """
+    missing = [name for name in ("roster.json", "root.pub") if not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"{folder} is no deployment folder: it has no {' and no '.join(missing)}; `shuffledp keys init` makes one"
+        )
+    root_key = read_file(folder / "root.pub", "root key").decode().strip()
+    return Deployment(folder, read_roster(folder / "roster.json", root_key), root_key)
+
+
+def issue_credentials(
+    enrolment: Identity, count: int, expires: dt.datetime | None = None
+) -> Iterator[tuple[Ed25519PrivateKey, Signed]]:
+    """`count` fresh client keys, each with its credential: real ones, as every user would hold."""
+    ends = None if expires is None else round(expires.timestamp() * 1000)
+    for _ in range(count):
+        key = Ed25519PrivateKey.generate()
+        public = key.public_key().public_bytes_raw().hex()
+        yield key, enrolment.sign(Credential(population=enrolment.name, public_key=public, expires_at=ends))
+
+
+def write_client(folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None) -> None:
+    """One user's key folder: TLS of all devices, an identity of its own and its credential."""
+    key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_secret(folder / "identity.pem", private_pem(key))
+    _write(folder / "credential.json", credential.to_bytes())
+    for name in ("tls.pem", "tls-key.pem"):
+        write_secret(folder / name, read_file(deployment.keys_of(CLIENT) / name, "TLS file"))
+
+
+def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
+    """Who has a TLS certificate in a deployment, and under which hosts besides its own name."""
+    parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
+    return parties | {CLIENT: (), OPERATOR: ()}
+
+
+def _new_party(folder: Path, name: str, address: str) -> Party:
+    identity = _new_identity(folder / name, name)
+    role = name if name in {ANALYST, ACCOUNTANT} else "node"
+    return Party(
+        name=name,
+        role=role,
+        operator=f"operator-of-{name}",
+        address=address,
+        identity_key=identity.public_key.hex(),
+    )
+
+
+def _new_identity(folder: Path, name: str) -> Identity:
+    key = Ed25519PrivateKey.generate()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_secret(folder / "identity.pem", private_pem(key))
+    return Identity(name, key)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)

@@ -1,0 +1,216 @@
+"""`shuffledp keys renew`: new TLS keys and certificates, or a new roster, in a deployment folder, all or none of it.
+
+The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the folder is the old
+one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed by the next renewal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import fcntl
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import ConfigError, UsageError
+from shuffledp_core.keys import ROOT, load_identity
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_core.transport.tls_files import certificates
+from shuffledp_ops.keys.authority import SOON_DAYS, Authority, pem
+from shuffledp_ops.keys.pki import Deployment, next_roster, open_deployment, tls_names
+
+_HERE: Final = -100
+"""AT_FDCWD of Linux: paths are relative to the working directory."""
+
+_EXCHANGE: Final = 2
+"""RENAME_EXCHANGE of Linux."""
+
+
+ROSTER_ALONE: Final = "--roster makes a new roster and nothing else; leave out --party and --authority"
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """What a renewal made. `bridged`: whoever has the old roster accepts the new certificates, too.
+
+    `serial` is of the roster that is in the folder now.
+    """
+
+    names: tuple[str, ...]
+    authority_ends: dt.datetime
+    new_authority: bool
+    bridged: bool
+    serial: int
+
+
+def renew(
+    folder: Path,
+    names: Collection[str] = (),
+    *,
+    new_authority: bool = False,
+    new_roster: bool = False,
+    now: dt.datetime | None = None,
+) -> Renewed:
+    """New TLS keys and certificates for these names of the deployment, for all when none is given.
+
+    A folder of a party that is not here is made: its files are then carried to where the party runs.
+
+    Args:
+        folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's own.
+        names: parties, "client", "operator".
+        new_authority: also a new TLS authority and the next roster; then for everybody.
+        new_roster: the next roster, the same but for its serial and times, and nothing else.
+        now: when the certificates begin, UTC; None: now.
+
+    Raises:
+        UsageError: a name that the deployment does not have, or names together with a new authority or roster.
+        ConfigError: no deployment is there, the authority's or root's key is kept elsewhere, the authority ends too
+            soon, or the folder cannot be exchanged. Nothing has changed.
+    """
+    now = now or dt.datetime.now(dt.UTC)
+    folder = folder.resolve()
+    deployment = open_deployment(folder)
+    if new_roster:
+        if names or new_authority:
+            raise UsageError(ROSTER_ALONE)
+        return _renew_roster(deployment, now)
+    hosts = tls_names(deployment.roster)
+    chosen = _chosen(names, list(hosts), new_authority=new_authority)
+    with _replacing(folder) as copy:
+        old = Authority.load(folder / "root")
+        authority = _succeed(deployment, copy, old, now) if new_authority else _lasting(old, now)
+        for name in chosen:
+            (copy / name / "tls-key.pem").unlink(missing_ok=True)
+            authority.issue(copy / name, name, hosts[name], now)
+        if CLIENT in chosen:
+            _hand_to_users(copy)
+    serial = deployment.roster.serial + int(new_authority)
+    bridged = not new_authority or authority.bridge is not None
+    return Renewed(chosen, authority.ends, new_authority, bridged, serial)
+
+
+def _renew_roster(deployment: Deployment, now: dt.datetime) -> Renewed:
+    with _replacing(deployment.folder) as copy:
+        roster = _sign_next(deployment, copy, now)
+    last = max(one.not_valid_after_utc for one in certificates(roster.tls_authority.encode(), "the roster's authority"))
+    return Renewed((), last, new_authority=False, bridged=True, serial=roster.serial)
+
+
+def _chosen(names: Collection[str], known: list[str], *, new_authority: bool) -> tuple[str, ...]:
+    if names and new_authority:
+        raise UsageError("--authority renews everybody's certificate; leave out --party")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"the deployment has no party {name!r}; choose from {', '.join(known)}")
+    return tuple(name for name in known if not names or name in names)
+
+
+def _lasting(authority: Authority, now: dt.datetime) -> Authority:
+    if authority.ends <= now + dt.timedelta(days=SOON_DAYS):
+        raise ConfigError(
+            f"the TLS authority ends on {authority.ends:%Y-%m-%d}, less than {SOON_DAYS} days from now, and nothing it "
+            "issues lives longer; make a new one with --authority"
+        )
+    return authority
+
+
+def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetime) -> Authority:
+    """A new authority in the copy, and the roster that names it beside the old one while that lives."""
+    new = old.successor(deployment.roster.deployment, now)
+    named = [new.certificate, *([old.certificate] if old.ends > now else [])]
+    _sign_next(deployment, copy, now, tls_authority=b"".join(map(pem, named)).decode())
+    (copy / "root" / "ca-key.pem").unlink()
+    new.save(copy / "root")
+    return new
+
+
+def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: str) -> Roster:
+    """The next roster in the copy, signed by the root."""
+    key = deployment.folder / "root" / "identity.pem"
+    if not key.exists():
+        raise ConfigError(f"the root signs a new roster, and the root key {key} is not here; run this where it is")
+    root = load_identity(key.parent, ROOT)
+    if root.public_key.hex() != deployment.root_key:
+        raise ConfigError(f"{key} is not the root key that everybody pins ({deployment.folder / 'root.pub'})")
+    roster = next_roster(deployment.roster, now, **changes)
+    (copy / "roster.json").write_bytes(root.sign(roster).to_bytes())
+    return roster
+
+
+def _hand_to_users(folder: Path) -> None:
+    """All devices have one pair of TLS files; users whose folders are here get copies of it."""
+    for user in folder.glob("clients/*/"):
+        for name in ("tls.pem", "tls-key.pem"):
+            (user / name).write_bytes((folder / CLIENT / name).read_bytes())
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A copy of the folder, which takes its place when the block ends well, in one step."""
+    if folder.stat().st_uid != os.geteuid():
+        raise ConfigError(f"{folder} belongs to another user, who would lose it: run this as its owner")
+    copy = folder.with_name(f".{folder.name}.renewal")
+    try:
+        with alone(folder.parent):
+            shutil.rmtree(copy, ignore_errors=True)
+            try:
+                copy.mkdir(mode=0o700)  # before there is anything in it
+                shutil.copytree(folder, copy, symlinks=True, dirs_exist_ok=True)
+                yield copy
+                _sync(copy)
+                _exchange(copy, folder)
+                _sync_one(folder.parent)
+            finally:
+                shutil.rmtree(copy, ignore_errors=True)
+    except (OSError, shutil.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"cannot replace {folder} ({reason}), nothing was changed: the folder must be writable with its parent, no "
+            "mount point, and on a local disk"
+        ) from error
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Locks a folder against other changes of keys; the kernel ends the lock with the process."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"another renewal is at work in {folder}; wait for its end") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Two folders change names at once. Raises `OSError` where the system cannot do it."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        raise OSError(0, "this system has no renameat2, which Linux has")
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _sync(folder: Path) -> None:
+    """Everything in the folder survives a power cut from here on."""
+    for where, _, files in os.walk(folder):
+        for file in files:
+            if not (Path(where) / file).is_symlink():
+                _sync_one(Path(where) / file)
+        _sync_one(Path(where))
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

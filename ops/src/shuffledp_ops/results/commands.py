@@ -1,0 +1,140 @@
+"""What `shuffledp results` prints and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp.progress import Stages, working
+from shuffledp_core.errors import RoundFailed
+from shuffledp_ops.keys.pki import Deployment, open_deployment
+from shuffledp_ops.results.exporting import check_export, rows_of, write_rows
+from shuffledp_ops.results.fetching import PUBLISHED, Fetched, fetch, newest_published, summaries
+from shuffledp_ops.rounds.operate import save, trusted_files
+from shuffledp_ops.rounds.present import print_folder, print_report
+from shuffledp_ops.rounds.saving import check_folder, show_then_save
+from shuffledp_proto.v1 import analyst_pb2
+
+_WIDE: Final = 160
+"""Columns of the list where there is no terminal to fill."""
+
+
+def run_list(keys: Path, limit: int, *, as_json: bool) -> None:
+    """Prints the newest rounds. Raises the analyst's errors."""
+    found = asyncio.run(_newest(open_deployment(keys), limit))
+    if as_json:
+        sys.stdout.write(json.dumps([_summary(one) for one in found], indent=2) + "\n")
+    elif not found:
+        sys.stdout.write("the analyst has no rounds yet\n")
+    else:
+        Console(width=None if sys.stdout.isatty() else _WIDE).print(_table(found))
+
+
+async def _newest(deployment: Deployment, limit: int) -> list[analyst_pb2.RoundSummary]:
+    found: list[analyst_pb2.RoundSummary] = []
+    async for one in summaries(deployment):
+        if len(found) == limit:
+            break
+        found.append(one)
+    return found
+
+
+def _summary(one: analyst_pb2.RoundSummary) -> dict[str, str | int | None]:
+    return {
+        "round": one.round_id,
+        "opened_at": one.opened_at,
+        "population": one.population,
+        "mechanism": one.mechanism,
+        "outcome": one.outcome,
+        "error": one.error or None,
+        "accepted": one.accepted if one.outcome == PUBLISHED else None,
+    }
+
+
+def _table(found: Sequence[analyst_pb2.RoundSummary]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("round", "opened (UTC)", "population", "mechanism", "outcome", "reports"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "round")
+    for one in found:
+        opened = datetime.fromtimestamp(one.opened_at / 1000, UTC)
+        reports = f"{one.accepted:,}" if one.outcome == PUBLISHED else ""
+        outcome = f"{one.outcome}: {one.error}" if one.error else one.outcome
+        table.add_row(one.round_id, f"{opened:%Y-%m-%d %H:%M}", one.population, one.mechanism, outcome, reports)
+    return table
+
+
+def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: bool) -> None:
+    """Prints a published round, after both certificates were verified, and leaves its files in `out`/<round>.
+
+    Raises:
+        OutputError: `out` cannot be written.
+        ShuffleDPError: there is no such round, it failed, or something in it cannot be believed.
+    """
+    deployment = open_deployment(keys)
+    trusted = trusted_files(keys)
+    if out is not None:
+        check_folder(out)
+    with working("verifying"):
+        found = asyncio.run(_fetch(deployment, round_id))
+    show = partial(_print, found, as_json=as_json)
+    if out is None:
+        show()
+        return
+    show_then_save(show, partial(save, found.report, out, keys, trusted))
+    if not as_json:
+        print_folder(out / found.report.round_id)
+
+
+async def _fetch(deployment: Deployment, round_id: str | None) -> Fetched:
+    return await fetch(deployment, round_id or await newest_published(deployment))
+
+
+def _print(found: Fetched, *, as_json: bool) -> None:
+    if as_json:
+        checked = [one.to_dict() for one in found.checked]
+        sys.stdout.write(json.dumps({**found.report.to_dict(), "checked": checked}) + "\n")
+    else:
+        print_report(found.report, Console())
+        for one in found.checked:
+            sys.stdout.write(f"{one.title}: genuine and right\n")
+    sys.stdout.flush()
+
+
+def run_export(keys: Path, file: Path, round_ids: Sequence[str]) -> None:
+    """Writes verified answers as one table.
+
+    Raises:
+        OutputError, UsageError, ConfigError: the file cannot be written, or not in this format.
+        RoundFailed: no round is published.
+        ShuffleDPError: a round that was named failed, or something cannot be believed.
+    """
+    check_export(file)
+    deployment = open_deployment(keys)
+    check_folder(file.parent)
+    with Stages(Console(stderr=True)) as stages:
+        found = asyncio.run(_fetch_all(deployment, round_ids, stages))
+    rows = [row for one in found for row in rows_of(one.report)]
+    write_rows(rows, file)
+    sys.stdout.write(f"{len(rows):,} rows of {len(found):,} rounds are in {file}\n")
+
+
+async def _fetch_all(deployment: Deployment, round_ids: Sequence[str], stages: Stages) -> list[Fetched]:
+    named = list(round_ids) or [one.round_id async for one in summaries(deployment) if one.outcome == PUBLISHED]
+    if not named:
+        raise RoundFailed("the analyst has no published round, so there is nothing to export")
+    found = []
+    for number, round_id in enumerate(named):
+        stages.update("verifying", number, len(named))
+        found.append(await fetch(deployment, round_id))
+    stages.finish()
+    return found

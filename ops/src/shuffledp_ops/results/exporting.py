@@ -1,0 +1,112 @@
+"""Answers as one table in a file: JSON, CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from shuffledp_core.errors import ConfigError, OutputError, UsageError
+from shuffledp_ops.rounds.report import RoundReport
+
+Row: TypeAlias = dict[str, str | int | float | None]
+
+
+def rows_of(report: RoundReport) -> list[Row]:
+    """A row for a sum, or one for each value of a histogram; `value` is None for a sum."""
+    estimate, final = report.estimate, report.final
+    shared: Row = {
+        "reports": report.accepted,
+        "messages": report.messages,
+        "epsilon": final.epsilon.certified,
+        "delta": final.delta,
+        "adjacency": final.adjacency.value,
+        "max_distance": final.max_distance,
+        "honest": final.honest,
+        "epsilon_corrupted": final.corrupted.epsilon,
+        "suite": report.suite,
+        "certified_at": final.issued_at,
+    }
+    columns = zip(estimate.values, estimate.standard_errors, estimate.lows, estimate.highs, strict=True)
+    return [
+        {
+            "round": report.round_id,
+            "population": final.population,
+            "mechanism": final.mechanism.kind,
+            "quantity": "sum" if report.is_sum else "count",
+            "value": None if report.is_sum else symbol,
+            "estimate": value,
+            "standard_error": error,
+            "low_95": low,
+            "high_95": high,
+            **shared,
+        }
+        for symbol, (value, error, low, high) in enumerate(columns)
+    ]
+
+
+def check_export(file: Path) -> None:
+    """Raises before anything is asked for what `write_rows` could not write.
+
+    Raises:
+        UsageError: the file's ending names no format.
+        ConfigError: Parquet without pyarrow.
+    """
+    if file.suffix.lower() not in WRITERS:
+        raise UsageError(f"--to must be a file that ends in {', '.join(WRITERS)}, not {str(file)!r}")
+    if file.suffix.lower() == ".parquet":
+        _arrow("pyarrow")
+
+
+def write_rows(rows: Sequence[Row], file: Path) -> None:
+    """All rows into the file, whole or not at all. Raises `OutputError`."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        WRITERS[file.suffix.lower()](rows, part)
+        part.replace(file)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}; name another file with --to") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_json(rows: Sequence[Row], file: Path) -> None:
+    file.write_text(json.dumps(rows, indent=2, allow_nan=False) + "\n")
+
+
+def _write_csv(rows: Sequence[Row], file: Path) -> None:
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_parquet(rows: Sequence[Row], file: Path) -> None:
+    arrow = _arrow("pyarrow")
+    kinds = {"value": arrow.int64(), "epsilon": arrow.float64(), "epsilon_corrupted": arrow.float64()}
+    table = arrow.Table.from_pylist(list(rows))
+    for name, kind in kinds.items():  # a column of nothing but None has no type of its own
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, table.column(name).cast(kind))
+    _arrow("pyarrow.parquet").write_table(table, str(file))
+
+
+def _arrow(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            "Parquet files need pyarrow, which is not installed: `pip install 'shuffledp-sim[parquet]'`, "
+            "or name a file that ends in .csv or .json"
+        ) from error
+
+
+WRITERS: Final[dict[str, Callable[[Sequence[Row], Path], None]]] = {
+    ".json": _write_json,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+}
+"""By the ending of the file's name."""

@@ -1,0 +1,91 @@
+"""Results over the wire: listed by the analyst's word, fetched and then verified against the roster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp.commands.checking import Report, check_signed
+from shuffledp_client.transport import AnalystReader, Backoff
+from shuffledp_core.documents.models import Announcement, Manifest, Result
+from shuffledp_core.documents.signed import from_json
+from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import OPERATOR
+from shuffledp_ops.keys.pki import ANALYST, Deployment
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result
+from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
+from shuffledp_proto.v1 import analyst_pb2
+
+PUBLISHED: Final = "published"
+
+_ONE_ATTEMPT: Final = Backoff(attempts=1)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A published round, verified.
+
+    Attributes:
+        report: answer and guarantee; how long its stages took is not known any more.
+        checked: what was checked of both certificates.
+    """
+
+    report: RoundReport
+    checked: list[Report]
+
+
+async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:
+    """The analyst's rounds, newest first, asked for page by page. Raises its typed errors."""
+    async with control_of(deployment) as control:
+        request = analyst_pb2.ListRoundsRequest()
+        while True:
+            async with translated(ANALYST):
+                page = await control.ListRounds(request)
+            for one in page.rounds:
+                yield one
+            if not page.more or not page.rounds:
+                return
+            request = analyst_pb2.ListRoundsRequest(after=page.rounds[-1].round_id)
+
+
+async def newest_published(deployment: Deployment) -> str:
+    """The newest round that has an answer. Raises `UnknownRoundError`."""
+    async for one in summaries(deployment):
+        if one.outcome == PUBLISHED:
+            return one.round_id
+    raise UnknownRoundError("the analyst has no published round; `shuffledp round` makes one")
+
+
+async def fetch(deployment: Deployment, round_id: str) -> Fetched:
+    """A published round.
+
+    1. The result is the analyst's, of this deployment and round.
+    2. So is the manifest.
+    3. Both certificates in the result are the accountant's, of this round, and their numbers are computed again.
+
+    Raises:
+        UnknownRoundError: there is no such round, or it has not ended.
+        ShuffleDPError: what the round failed by.
+        DocumentError: a step fails.
+    """
+    roster = deployment.roster
+    async with AnalystReader.of(deployment.keys_of(OPERATOR), roster, _ONE_ATTEMPT) as analyst:
+        signed = await analyst.result(round_id)
+        result = read_result(deployment, signed)  # 1
+        _require_round(result, roster.deployment, round_id)
+        announcement = from_json(await analyst.announcement(round_id), Announcement)
+    _require_round(verify_from(roster.the(ANALYST), announcement.manifest, Manifest), roster.deployment, round_id)  # 2
+    checked = check_signed(signed, roster)  # 3
+    return Fetched(make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked)
+
+
+def _require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
+    if (document.deployment, document.round_id) != (deployment, round_id):
+        raise ForeignDocumentError(
+            f"the analyst answered with a {document.label} of round {document.round_id} of {document.deployment!r}, "
+            f"asked for {round_id} of {deployment!r}"
+        )

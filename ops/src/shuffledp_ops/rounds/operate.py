@@ -1,0 +1,69 @@
+"""`shuffledp round`: the operator's command on a deployment whose processes run elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import OutputError
+from shuffledp_core.keys import read_file
+from shuffledp_ops.keys.pki import Deployment, open_deployment
+from shuffledp_ops.rounds.present import print_answer, print_folder
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import StageClock, control_of, follow_round, make_report, open_round, read_result
+from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
+
+
+def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
+    """Opens a round, follows it to its end, prints the answer and leaves the documents in `out`/<round>.
+
+    Ctrl-C leaves the round to the analyst, which ends it in time.
+
+    Raises:
+        OutputError: `out` cannot be written; before anything is asked of anybody, or after the answer is out.
+        ShuffleDPError: whatever ended the round.
+    """
+    deployment = open_deployment(keys)
+    trusted = trusted_files(keys)
+    check_folder(out)
+    with Stages(Console(stderr=True)) as stages:
+        report = asyncio.run(_run(deployment, plan, stages))
+    show_then_save(partial(print_answer, report, as_json=as_json), partial(save, report, out, keys, trusted))
+    if not as_json:
+        print_folder(out / report.round_id)
+
+
+def trusted_files(keys: Path) -> dict[str, bytes]:
+    """What documents are verified by, as it is put beside them: roster and root key."""
+    return {name: read_file(keys / name, "deployment's") for name in ("roster.json", "root.pub")}
+
+
+def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) -> None:
+    """The documents into `out`/<round>. Raises `OutputError`, which says how to get them again."""
+    try:
+        save_round(report, out / report.round_id, trusted)
+    except OSError as error:
+        raise OutputError(
+            f"round {report.round_id} is published, but its documents could not be written into {out}: "
+            f"{error.strerror}; fetch them into another folder with "
+            f"`shuffledp results show {keys} {report.round_id} --out FOLDER`"
+        ) from error
+
+
+async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:
+    clock = StageClock()
+    async with control_of(deployment) as control:
+        with clock.stage("open"), stages.one("open"):
+            opened = await open_round(control, plan)
+        sys.stderr.write(f"round {opened.round_id} is open for {plan.open_seconds:g} s\n")
+        signed = await follow_round(control, opened.round_id, stages, clock, accepting=True)
+    result = read_result(deployment, signed)
+    clock.finish()
+    stages.finish()
+    return make_report(deployment, opened, signed, result, clock.seconds)

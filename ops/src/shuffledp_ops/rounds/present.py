@@ -1,0 +1,176 @@
+"""What people and programs get of a round: tables, the signed documents as files, a picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from shuffledp_core.documents.models import Certificate
+from shuffledp_ops.rounds.report import RoundReport, show
+
+
+def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
+    """The signed documents, and what verifies them, into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, signed in report.documents.items():
+        (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
+    for name, data in keys.items():
+        (folder / name).write_bytes(data)
+
+
+def write_report(report: RoundReport, folder: Path) -> None:
+    """The report as JSON and the picture, into `folder`."""
+    from shuffledp_ops.rounds.picture import draw_report
+
+    (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+    draw_report(report, folder / "plot.png")
+
+
+def print_answer(report: RoundReport, *, as_json: bool) -> None:
+    """The report on standard output, as one JSON object or for people; on its way when this returns."""
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+    else:
+        print_report(report, Console())
+    sys.stdout.flush()
+
+
+def print_folder(folder: Path) -> None:
+    """Where the documents are, for people."""
+    Console().print(f"Signed certificate, manifest, result and plot: [bold]{escape(str(folder))}[/bold]")
+
+
+def print_report(report: RoundReport, console: Console) -> None:
+    """The answer, the guarantee and the time of each stage, for people."""
+    console.print(_answer_table(report))
+    for remark in _remarks(report):
+        console.print(f"[dim]{remark}[/dim]\n")
+    console.print(_guarantee_table(report))
+    if report.corrupt:
+        console.print(_corruption_table(report))
+    if report.seconds:
+        console.print(_seconds_table(report))
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+
+
+def _answer_table(report: RoundReport) -> Table:
+    estimate = report.estimate
+    if report.is_sum:
+        table = _table(f"The answer: sum over {report.accepted:,} users")
+        table.add_row("estimate", f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)")
+        table.add_row("95 % interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
+        if estimate.mean is not None and estimate.mean_standard_error is not None:
+            table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
+        if report.truth is not None:
+            error = estimate.values[0] - float(report.truth[0])
+            in_errors = error / estimate.standard_errors[0]
+            table.add_row("true value [dim](simulation only)[/dim]", f"{int(report.truth[0]):,}")
+            table.add_row("actual error", f"{error:+,.1f} = {in_errors:+.2f} standard errors")
+    else:
+        table = _histogram_table(report)
+    return table
+
+
+def _remarks(report: RoundReport) -> list[str]:
+    """What a reader should know of the answer besides its numbers."""
+    remarks = []
+    if not report.estimate_in_interval:
+        remarks.append(
+            "an estimate outside its interval is noise: intervals are cut to what is possible, unbiased estimates are "
+            "not; with more users both come together"
+        )
+    if report.capped:
+        remarks.append(f"{report.capped:,} values above the largest were capped")
+    if report.drawn_from is not None:
+        remarks.append(f"simulation: {report.users:,} users drawn with replacement from {report.drawn_from:,} rows")
+    return remarks
+
+
+def _histogram_table(report: RoundReport) -> Table:
+    table = _table(f"The answer: histogram over {report.accepted:,} users")
+    table.show_header = True
+    headings = ["value", "estimate", "± s.e."]
+    if report.truth is not None:
+        headings += ["true [dim](simulation only)[/dim]", "error"]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    estimate = report.estimate
+    for symbol, (value, error) in enumerate(zip(estimate.values, estimate.standard_errors, strict=True)):
+        row = [str(symbol), f"{value:,.1f}", f"{error:,.1f}"]
+        if report.truth is not None:
+            true = int(report.truth[symbol])
+            row += [f"{true:,}", f"{value - true:+,.1f}"]
+        table.add_row(*row)
+    return table
+
+
+def _guarantee_table(report: RoundReport) -> Table:
+    final = report.final
+    per_unit = " per unit of distance" if final.adjacency == "metric" else ""
+    table = _table("The guarantee, signed by the accountant")
+    table.add_row("mechanism", f"{final.mechanism.kind}, {describe_parameters(final)}")
+    table.add_row(
+        "ε certified", f"{show(final.epsilon.certified)}{per_unit}  (attained: {show(final.epsilon.attained)})"
+    )
+    table.add_row("δ", f"{final.delta:g}")
+    table.add_row("neighbours", f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}")
+    table.add_row(
+        "holds while",
+        f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} reports are honest users'",
+    )
+    table.add_row(
+        "ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})"
+    )
+    table.add_row(
+        "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}"
+    )
+    if final.dropped or final.invalid:
+        table.add_row(
+            "not counted",
+            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} with a symbol outside the alphabet, "
+            f"{report.repeated_tags:,} with a repeated tag",
+        )
+    if not final.holds:
+        table.add_row("the plan's target", "does NOT hold: see the certificate's basis")
+    return table
+
+
+def _corruption_table(report: RoundReport) -> Table:
+    final, trace = report.final, report.trace
+    per_unit = " per unit of distance" if final.adjacency == "metric" else ""
+    table = _table("What the corrupt nodes could do")
+    table.add_row("corrupt nodes", f"{', '.join(map(str, report.corrupt))} of {final.nodes}")
+    if trace is not None:
+        table.add_row("users traced", f"{trace.traced:,} of {trace.users:,} = {trace.traced_share:.0%}")
+    table.add_row("ε for this corruption", f"{show(report.epsilon_here)}{per_unit}  (δ = {report.delta_here:g})")
+    table.add_row("ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}")
+    if trace is not None and trace.success is not None and trace.interval is not None and trace.baseline is not None:
+        low, high = trace.interval
+        table.add_row(
+            "values guessed", f"{trace.success:.1%}  ({low:.1%} .. {high:.1%}, {trace.confidence:.0%} interval)"
+        )
+        table.add_row("without any message", f"{trace.baseline:.1%}, always the most frequent value")
+    return table
+
+
+def _seconds_table(report: RoundReport) -> Table:
+    table = _table("Seconds by stage")
+    table.show_header = False
+    for stage, value in report.seconds.items():
+        table.add_row(stage, f"{value:8.2f}")
+    return table
+
+
+def describe_parameters(certificate: Certificate) -> str:
+    """The mechanism's parameters in one line, names as in the spec."""
+    spec = certificate.mechanism
+    return ", ".join(f"{name} = {getattr(spec, name)}" for name in spec.__struct_fields__)

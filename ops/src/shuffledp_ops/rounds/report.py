@@ -1,0 +1,147 @@
+"""The outcome of one round, with what an attack on it gave, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.documents.models import Certificate, Estimate
+from shuffledp_core.documents.signed import Signed
+
+
+class Trace(Protocol):
+    """What an attack with the logs of corrupt nodes gave; `shuffledp_adversary.tracing` carries it out."""
+
+    @property
+    def users(self) -> int:
+        """Whose reports were mixed."""
+
+    @property
+    def traced(self) -> int:
+        """Users all of whose messages were found on the board."""
+
+    @property
+    def traced_share(self) -> float:
+        """From 0 to 1."""
+
+    @property
+    def success(self) -> float | None:
+        """Share of users whose value was guessed; None without a truth to compare with."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Confidence interval of `success`."""
+
+    @property
+    def confidence(self) -> float:
+        """Of `interval`."""
+
+    @property
+    def baseline(self) -> float | None:
+        """Share guessed right without any message."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys that reports share."""
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """The outcome of one round.
+
+    `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
+    `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
+    the round. `corrupt` are the positions of the nodes that say they are corrupt, `trace` what an attack with their
+    logs gave. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None where
+    every user is a row. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do
+    not count; nodes `dropped` others before.
+    """
+
+    round_id: str
+    users: int
+    accepted: int
+    messages: int
+    estimate: Estimate
+    final: Certificate
+    suite: str
+    seconds: dict[str, float]
+    documents: dict[str, Signed] = field(repr=False)
+    truth: NDArray[np.int64] | None = None
+    capped: int = 0
+    drawn_from: int | None = None
+    corrupt: tuple[int, ...] = ()
+    trace: Trace | None = None
+    dropped: int = 0
+    outside_alphabet: int = 0
+    repeated_tags: int = 0
+
+    @property
+    def is_sum(self) -> bool:
+        """A sum (one number) rather than a histogram."""
+        return len(self.estimate.values) == 1
+
+    @property
+    def estimate_in_interval(self) -> bool:
+        """Whether every unbiased estimate lies in its interval; these are cut to what is possible, it is not."""
+        estimate = self.estimate
+        bounds = zip(estimate.lows, estimate.values, estimate.highs, strict=True)
+        return all(low <= value <= high for low, value, high in bounds)
+
+    @property
+    def all_corrupt(self) -> bool:
+        """No node of the route is honest, by their own word."""
+        return len(self.corrupt) == self.final.nodes
+
+    @property
+    def epsilon_here(self) -> float | None:
+        """The ε certified for this corruption: the round's while a node is honest, ε_L when none is."""
+        return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
+
+    @property
+    def delta_here(self) -> float:
+        """The δ of `epsilon_here`."""
+        return self.final.corrupted.delta if self.all_corrupt else self.final.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
+
+        def shape(values: tuple[float, ...] | list[int]) -> Any:
+            return values[0] if self.is_sum else list(values)
+
+        return {
+            "round": self.round_id,
+            "mechanism": self.final.mechanism.kind,
+            "suite": self.suite,
+            "users": self.users,
+            "accepted": self.accepted,
+            "estimate": shape(self.estimate.values),
+            "standard_error": shape(self.estimate.standard_errors),
+            "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
+            "estimate_in_interval": self.estimate_in_interval,
+            "true_value": None if self.truth is None else shape(self.truth.tolist()),
+            "capped": self.capped,
+            "drawn_with_replacement_from": self.drawn_from,
+            "epsilon": self.final.epsilon.certified,
+            "epsilon_attained": self.final.epsilon.attained,
+            "delta": self.final.delta,
+            "adjacency": self.final.adjacency.value,
+            "max_distance": self.final.max_distance,
+            "epsilon_corrupted": self.final.corrupted.epsilon,
+            "honest": self.final.honest,
+            "messages": self.messages,
+            "dropped": self.dropped,
+            "outside_alphabet": self.outside_alphabet,
+            "repeated_tags": self.repeated_tags,
+            "seconds": {stage: round(value, 3) for stage, value in self.seconds.items()},
+            "corrupt_nodes": list(self.corrupt),
+            "epsilon_for_this_corruption": self.epsilon_here,
+            "delta_for_this_corruption": self.delta_here,
+            **({} if self.trace is None else self.trace.to_dict()),
+        }
+
+
+def show(value: float | None) -> str:
+    """A bound for people; None is "no finite bound"."""
+    return "no finite bound" if value is None else f"{value:.4g}"

@@ -1,0 +1,138 @@
+"""Round control: open a round of a deployment, follow it, read its verified result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from shuffledp.progress import Stages
+from shuffledp_core import errors
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundKey, RoundPlan
+from shuffledp_core.documents.signed import Signed, from_json, to_json
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
+
+
+class StageClock:
+    """Seconds by stage, in the order in which the stages end."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times the block."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.perf_counter() - began
+
+    def finish(self) -> None:
+        """Puts the stages in the order of the round, and adds the time since the clock was made."""
+        self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
+        self.seconds["total"] = time.perf_counter() - self._began
+
+
+def _order(stage: str) -> tuple[int, str]:
+    """Where a stage stands in a round; all stages of the nodes come by node, in the order of their names."""
+    order = ("start", "open", "sealing", "upload", "node", "decoding", "certifying", "verify")
+    return (order.index(stage) if stage in order else order.index("node"), stage)
+
+
+@dataclass(frozen=True)
+class OpenedRound:
+    """A round that accepts submissions."""
+
+    round_id: str
+    announcement: Announcement
+
+
+@asynccontextmanager
+async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
+    """The operator's line to the analyst."""
+    roster = deployment.roster
+    async with channel_to(roster.the(ANALYST), deployment.keys_of(OPERATOR), roster) as channel:
+        yield analyst_pb2_grpc.RoundControlStub(channel)
+
+
+async def open_round(control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan) -> OpenedRound:
+    """Certificate, keys, manifest and announcement of a new round; the analyst's typed error otherwise."""
+    async with translated(ANALYST):
+        opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan)))
+    return OpenedRound(opened.round_id, from_json(opened.announcement, Announcement))
+
+
+async def follow_round(
+    control: analyst_pb2_grpc.RoundControlAsyncStub,
+    round_id: str,
+    stages: Stages,
+    clock: StageClock,
+    *,
+    accepting: bool = False,
+) -> Signed:
+    """The signed result, once the round has ended; `accepting` also shows the submissions as they come in."""
+    async with translated(ANALYST):
+        async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            if event.stage == "ended":
+                return Signed.from_bytes(event.result)
+            label = f"{event.node} {event.stage}".strip()
+            if accepting or event.stage != "accepting":
+                stages.update(label, event.done, event.total)
+                if event.seconds:
+                    clock.seconds[label] = event.seconds
+    raise errors.UnreachableError("the analyst stopped reporting before the round had ended")
+
+
+async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
+    """Tells the analyst to give the round up, if it still can hear that."""
+    try:
+        async with translated(ANALYST):
+            await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0)
+    except errors.ShuffleDPError:
+        return  # the analyst is gone or has ended the round itself: the caller's error says what happened
+
+
+def read_result(deployment: Deployment, signed: Signed) -> Result:
+    """The verified result of a round that succeeded; the error that ended the round otherwise."""
+    result = verify_from(deployment.roster.the(ANALYST), signed, Result)
+    if result.outcome != "published":
+        raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
+    return result
+
+
+def make_report(
+    deployment: Deployment, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
+) -> RoundReport:
+    """What a published round shows. Raises `DocumentError` for a certificate that is not the accountant's."""
+    if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
+        raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
+    manifest = from_json(opened.announcement.manifest.body, Manifest)
+    keys = [from_json(signed_key.body, RoundKey) for signed_key in manifest.route]
+    return RoundReport(
+        round_id=opened.round_id,
+        users=manifest.max_reports,
+        accepted=result.accepted,
+        messages=result.messages,
+        estimate=result.estimate,
+        final=verify_from(deployment.roster.the(ACCOUNTANT), result.final_certificate, Certificate),
+        suite=manifest.geometry.suite,
+        corrupt=tuple(key.position for key in keys if key.corrupt),
+        dropped=result.dropped,
+        outside_alphabet=result.outside_alphabet,
+        repeated_tags=result.repeated_tags,
+        seconds=seconds,
+        documents={
+            "certificate": result.final_certificate,
+            "plan-certificate": result.plan_certificate,
+            "manifest": opened.announcement.manifest,
+            "result": signed,
+        },
+    )

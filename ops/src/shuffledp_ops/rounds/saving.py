@@ -1,0 +1,81 @@
+"""Where a round's documents go: looked at before anything starts, written after the answer is out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.errors import OutputError
+from shuffledp_ops.rounds.present import write_documents, write_report
+from shuffledp_ops.rounds.report import RoundReport
+
+ROUND_BYTES: Final = 2**20
+"""More than the documents and the picture of a round take: some 200 kB, with a few bytes a user."""
+
+
+def check_folder(folder: Path) -> None:
+    """Makes the folder and tries it out with as many bytes as a round's documents have; leaves no file.
+
+    Raises:
+        OutputError: it cannot be made or written, or has no room.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(ROUND_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        raise OutputError(
+            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another with --out"
+        ) from error
+
+
+def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
+    """The answer is out before anything is written, and is written even where it could not be shown."""
+    try:
+        show()
+    finally:
+        save()
+
+
+def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None) -> None:
+    """Documents, report and picture into `folder`, all of them or nothing.
+
+    Args:
+        report: what is saved.
+        folder: of the round; files of an earlier time there are replaced.
+        keys: roster and root key by file name, to verify the documents by later.
+        evidence: a folder with what the round's corrupt nodes wrote, copied too.
+
+    Raises:
+        OSError: something could not be written; `folder` is as it was.
+    """
+    with _replacing(folder) as part:
+        if evidence is not None:
+            shutil.copytree(evidence, part, dirs_exist_ok=True)
+        write_documents(report, part, keys)
+        write_report(report, part)
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to write into, whose contents end up in it if all went well."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        folder.mkdir(exist_ok=True)
+        for written in part.iterdir():
+            place = folder / written.name
+            if place.is_dir():
+                shutil.rmtree(place)
+            written.replace(place)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""What a population's rounds cost when the parameters of each may depend on the results of those before it.
+
+The budget's privacy filters decide (`rounds.filters`; docs/accounting.md, propositions C13 to C16): a round
+is admitted while one of them still has room for it. A population's only round may use the whole budget, as exactly as
+it can be computed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analysis import Cost, Costs, Spent, alone, rebased
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.rounds.composition import grows_with_distance
+from shuffledp_privacy.rounds.cover import worst_over_distances
+from shuffledp_privacy.rounds.filters import Filters, Price
+from shuffledp_privacy.tabulated import TABLES
+
+
+def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+    """How much of a budget the rounds have used, as ε under `adjacency` at `delta`.
+
+    At most `epsilon` if and only if the budget admits all of them, in whatever order they were asked. Below that it
+    is what is used up so far; the guarantee that holds in the end, whenever one stops asking, is the budget.
+
+    Args:
+        costs: the rounds, in any order, or how often there is each; none cost 0.
+        adjacency: the budget's.
+        epsilon: the budget's, in nats; per unit of distance under metric adjacency.
+        delta: the budget's, 0 < δ < 1.
+    """
+    return _spent(rebased(costs, adjacency), adjacency, epsilon, delta)
+
+
+@lru_cache(maxsize=256)
+def _spent(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+    if not times:
+        return Spent(0.0, ("nothing charged",))
+    try:
+        found = [_filtered(times, adjacency, epsilon, delta)]
+    except CannotCertify as refusal:
+        found = [Spent(math.inf, (f"no filter: {refusal}",))]
+    if sum(count for _, count in times) == 1:
+        only = alone(times[0][0], delta)
+        found.append(Spent(only.epsilon, ("C15: the only round so far", *only.basis)))
+    return min(found, key=lambda bound: bound.epsilon)
+
+
+def _filtered(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+    top = max(cost.mechanism.domain for cost, _ in times) - 1
+    if adjacency is Adjacency.STANDARD:
+        value, basis = Filters.of(epsilon, delta).spent(_total(times, top, Filters.of(epsilon, delta)))
+        return Spent(value, (basis,))
+
+    def ceiling(low: int, high: int) -> float:
+        # C16: the worst round of the interval, its costs counted at the far end, against the budget of the near one.
+        total = _total(times, high, Filters.of(epsilon * high, delta))
+        return Filters.of(epsilon * low, delta).spent(total)[0] / low
+
+    worst = worst_over_distances(ceiling, top)
+    return Spent(worst, (f"C14-C16: filters, the same distance in every round, worst of 1..{top}",))
+
+
+def _total(times: tuple[tuple[Cost, int], ...], distance: int, filters: Filters) -> Price:
+    total = Price(0.0, 0.0)
+    for cost, count in times:
+        if not grows_with_distance(cost.mechanism):
+            raise CannotCertify(
+                f"no privacy filter is known for {cost.mechanism.kind}: its worst distance is not known"
+            )
+        own = max(1, min(distance, cost.mechanism.domain - 1))
+        total += _price(cost.mechanism, cost.setting, own, filters).times(count)
+    return total
+
+
+@lru_cache(maxsize=65536)
+def _price(mechanism: Mechanism, setting: Setting, distance: int, filters: Filters) -> Price:
+    return filters.price(TABLES.of(mechanism, setting, distance))

@@ -1,0 +1,201 @@
+"""All that the ledger and the service ask of the numerics, in one place.
+
+A `Cost` is what one round costs its users: exact mechanism, who takes part, and the δ at which ε is stated. The
+ledger adds costs up under its own adjacency, by analysing the same mechanisms again: see `spent` for rounds that were
+fixed in advance, and `adaptive` for those that were not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy import registry
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    corrupted_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.rounds.composition import Round, compose_bounds
+from shuffledp_privacy.tabulated import Highest, Tabulated, bounds_of
+
+REGISTERED: Final = registry.ANALYSES
+"""The analyses that `bounds` dispatches to; they register on import."""
+
+MOST_CURVES: Final = 12
+"""Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one round costs: ε of `mechanism` in `setting` at `delta` (0 <= δ < 1)."""
+
+    mechanism: Mechanism
+    setting: Setting
+    delta: float
+
+
+Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
+"""Rounds, in any order, or how often there is each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the numerics say about one cost; the standard error is the estimate's, for all its users."""
+
+    bounds: Bounds
+    corrupted: CorruptedBounds
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """ε that several rounds cost together (nats, never below the truth, `math.inf` for no bound), and why."""
+
+    epsilon: float
+    basis: tuple[str, ...]
+
+
+def largest_distance(mechanism: Mechanism) -> int:
+    """The largest |x - x'| in the mechanism's domain."""
+    return mechanism.domain - 1
+
+
+def calibrated(plan: RoundPlan) -> Mechanism:
+    """The mechanism of least error that meets the plan with its smallest number of reports.
+
+    Raises:
+        UsageError: a parameter is outside its range.
+        CannotCertify: no parameters meet the target; the message says the closest that can.
+    """
+    histogram = plan.mechanism == KRRHistogram.kind
+    target = Target(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        users=plan.min_reports,
+        honest=plan.min_reports - plan.colluding,
+        adjacency=plan.adjacency,
+        max_distance=plan.max_distance,
+        max_value=None if histogram else plan.size,
+        symbols=plan.size if histogram else None,
+    )
+    return calibrate(plan.mechanism, target)
+
+
+def analyse(cost: Cost) -> Analysis:
+    """ε from both sides, ε_L and the standard error of one round.
+
+    Raises:
+        UsageError: the setting is outside the analysis' range.
+        CannotCertify: no sound bound is known.
+    """
+    return Analysis(
+        bounds_of(cost.mechanism, cost.setting, cost.delta),
+        corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
+        standard_error(cost.mechanism, cost.setting.users),
+    )
+
+
+def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Spent:
+    """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the least sound bound.
+
+    ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under `adjacency` and over
+    its whole domain, whatever its own certificate was stated for: an ε of 0.1 per unit over {0..20} is charged to a
+    standard budget as what changing a value from 0 to 20 reveals, which is at most 2, and often less.
+
+    Bounds: privacy loss distributions convolved (`rounds.composition`), and basic composition, the sum of ε_i
+    where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters were fixed without looking
+    at the results of earlier rounds of the same users; the rounds' randomness may be anything. Where the parameters
+    may depend on results, `adaptive.spent_adaptively` counts.
+
+    Args:
+        costs: the rounds, in any order, or how often there is each; none cost 0.
+        adjacency: the budget's.
+        delta: the budget's, 0 < δ < 1.
+    """
+    return _spent(rebased(costs, adjacency), delta)
+
+
+def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
+    """Each different cost under `adjacency` and over its mechanism's whole domain, and how often, in one order."""
+    times: Counter[Cost] = Counter()
+    for cost, count in Counter(costs).items():
+        setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
+        times[Cost(cost.mechanism, setting, cost.delta)] += count
+    return tuple(sorted(times.items(), key=repr))
+
+
+@lru_cache(maxsize=256)
+def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+    if not times:
+        return Spent(0.0, ("nothing charged",))
+    if sum(count for _, count in times) == 1:
+        return alone(times[0][0], delta)
+    convolved, added = _convolved(times, delta), _added(times, delta)
+    return min(convolved, added, key=lambda bound: bound.epsilon)
+
+
+def alone(cost: Cost, delta: float) -> Spent:
+    """What one round costs at `delta` when there is no other, under its setting's adjacency."""
+    try:
+        bounds = bounds_of(cost.mechanism, cost.setting, delta)
+    except (CannotCertify, UsageError) as refusal:
+        return Spent(math.inf, (f"no finite bound: {refusal}",))
+    return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
+
+
+def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+    alike: Counter[tuple[Mechanism, Setting]] = Counter()
+    for cost, count in times:
+        alike[cost.mechanism, cost.setting] += count
+    try:
+        bounds = compose_bounds(_rounds(alike, delta), delta)
+    except (CannotCertify, UsageError) as refusal:
+        return Spent(math.inf, (f"no finite bound: {refusal}",))
+    return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
+
+
+def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
+    """The rounds to be convolved: each kind by itself, or, of too many kinds, neighbours in ε together.
+
+    Sound: a group is counted at the largest of its members' curves, at every ε.
+    """
+    if len(alike) <= MOST_CURVES:
+        return [Round(Tabulated(spec), setting, count) for (spec, setting), count in alike.items()]
+
+    def epsilon(item: tuple[Mechanism, Setting]) -> float:
+        return epsilon_bounds(Tabulated(item[0]), replace(item[1], adjacency=Adjacency.STANDARD), delta).certified
+
+    ordered = sorted(alike, key=epsilon)
+    cuts = [len(ordered) * number // MOST_CURVES for number in range(MOST_CURVES + 1)]
+    groups = [tuple(ordered[low:high]) for low, high in pairwise(cuts)]
+    return [Round(Highest(group), group[0][1], sum(alike[member] for member in group)) for group in groups]
+
+
+def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+    nothing = Spent(math.inf, ("no finite bound: the rounds' deltas together exceed the budget's",))
+    if sum(Fraction(cost.delta) * count for cost, count in times) > Fraction(delta):
+        return nothing
+    try:
+        epsilons = [
+            epsilon_bounds(Tabulated(cost.mechanism), cost.setting, cost.delta).certified * count
+            for cost, count in times
+        ]
+    except (CannotCertify, UsageError):
+        return nothing
+    # Every product and every partial sum is rounded once, by half a unit in the last place.
+    return Spent(sum(epsilons) * (1 + 2**-51 * len(epsilons)), ("basic composition: sum of epsilons",))

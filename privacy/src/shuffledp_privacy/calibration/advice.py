@@ -1,0 +1,102 @@
+"""Which mechanism for a target: one row for each that can meet it, so that a person can choose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.calibration.calibrate import calibrate
+from shuffledp_privacy.calibration.target import Target
+from shuffledp_privacy.rounds.composition import Round, compose_bounds
+
+SUMS = (RRShuffle.kind, GeoShuffle.kind, SGDLShuffle.kind)
+HISTOGRAMS = (KRRHistogram.kind,)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One mechanism that meets the target.
+
+    Attributes:
+        mechanism: the calibrated spec.
+        estimates: what the error refers to, "sum" or "count of one symbol".
+        error: standard error of that estimate in one round, in the units of the values, or users.
+        messages: messages per user and round.
+        certified: ε over all rounds, nats, never below the truth, at most the target's.
+        attained: ε that a concrete dataset is known to cost, never above the truth.
+        corrupted_epsilon: ε_L, what a user keeps in one round when every mix node is corrupt; nats.
+        corrupted_delta: its δ.
+    """
+
+    mechanism: Mechanism
+    estimates: str
+    error: float
+    messages: int
+    certified: float
+    attained: float
+    corrupted_epsilon: float
+    corrupted_delta: float
+
+    @property
+    def kind(self) -> str:
+        """The mechanism's name."""
+        return self.mechanism.kind
+
+
+def describe(spec: Mechanism, target: Target) -> Advice:
+    """The row of a given spec under the target's setting, whether or not it meets the target.
+
+    Raises:
+        CannotCertify: where the spec has no finite certificate at the target's δ.
+    """
+    if target.rounds == 1:
+        bounds = epsilon_bounds(spec, target.setting, target.delta)
+    else:
+        bounds = compose_bounds([Round(spec, target.setting, target.rounds)], target.delta)
+    local = corrupted_bounds(spec, target.setting, target.delta)
+    return Advice(
+        mechanism=spec,
+        estimates="count of one symbol" if spec.kind in HISTOGRAMS else "sum",
+        error=standard_error(spec, target.users),
+        messages=spec.messages_per_user,
+        certified=bounds.certified,
+        attained=bounds.attained,
+        corrupted_epsilon=local.epsilon,
+        corrupted_delta=local.delta,
+    )
+
+
+def _kinds(target: Target) -> tuple[str, ...]:
+    return HISTOGRAMS if target.max_value is None else HISTOGRAMS + SUMS
+
+
+def advise(target: Target, max_error: float | None = None, max_messages: int | None = None) -> list[Advice]:
+    """Every mechanism that meets the target and the limits, cheapest (fewest messages, then least error) first.
+
+    Args:
+        target: what to guarantee; without `max_value` only histograms are considered.
+        max_error: largest standard error accepted, of the sum or of one count; None for any.
+        max_messages: most messages per user and round; None for any.
+
+    Raises:
+        CannotCertify: if nothing is left, with the reason for each mechanism.
+    """
+    rows, refused = [], []
+    for kind in _kinds(target):
+        try:
+            row = describe(calibrate(kind, target), target)
+        except CannotCertify as refusal:
+            refused.append(str(refusal))
+            continue
+        if row.error > (math.inf if max_error is None else max_error):
+            refused.append(f"{kind} has a standard error of {row.error:.4g}, above {max_error:g}")
+        elif row.messages > (math.inf if max_messages is None else max_messages):
+            refused.append(f"{kind} sends {row.messages} messages per user, above {max_messages}")
+        else:
+            rows.append(row)
+    if not rows:
+        raise CannotCertify("no mechanism fits: " + "; ".join(refused))
+    return sorted(rows, key=lambda row: (row.messages, row.error))

@@ -1,0 +1,143 @@
+"""From a target (ε, δ) to a mechanism with exactly samplable parameters and the least error.
+
+The search proposes, the certificate decides: whatever `calibrate` returns has been certified again with the
+rounded parameters, so its soundness rests on the analyses alone (docs/accounting.md, proposition C11).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from msgspec import structs
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, Mechanism, SGDLShuffle
+from shuffledp_privacy.bounds import standard_error
+from shuffledp_privacy.calibration.families import FAMILIES, Family, epsilon0_to_blanket
+from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
+
+SEARCH_TOLERANCE = 3e-4
+"""Width of the final bracket in the logarithm of the parameter."""
+
+NEAR = {"delta": 1e-2, "epsilon": 5e-4}
+"""A passing parameter this close to the target, in ln δ or ln ε, is not searched further."""
+
+_MOST_STEPS = 40
+
+__all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
+
+
+class _Search:
+    """Root search for the least noise, along t = ln of the amount of noise, on rounded parameters only."""
+
+    def __init__(self, family: Family, target: Target) -> None:
+        self._family, self._target = family, target
+        self._sign = 1.0 if family.rising else -1.0
+        self._last = self._sign * math.log(family.safest)
+
+    def _parameter(self, t: float) -> Fraction:
+        return self._family.rounded(math.exp(self._sign * min(t, self._last)))
+
+    def _excess(self, t: float) -> float:
+        return excess(self._family.build(self._parameter(t)), self._target)
+
+    def _bracket(self) -> tuple[float, float, float, float]:
+        """(t and excess that fail, t and excess that pass), growing geometrically from the guess."""
+        t = min(self._sign * math.log(self._family.guess), self._last)
+        value, step = self._excess(t), 0.1
+        failing = value > 0
+        while step < 100:
+            after = min(t + step, self._last) if failing else t - step
+            if failing and t >= self._last:
+                self._refuse_unless_certified()
+                return t, value, t, 0.0
+            new = self._excess(after)
+            if (new > 0) != failing:
+                return (t, value, after, new) if failing else (after, new, t, value)
+            t, value, step = after, new, 2 * step
+        return t - step, math.inf, t, value
+
+    def _refuse_unless_certified(self) -> None:
+        """The estimate fails at the safest parameter: the certificate has the last word."""
+        spec = self._family.build(self._parameter(self._last))
+        if certified_epsilon_of(spec, self._target) > self._target.epsilon:
+            raise self._family.refusal(self._target)
+
+    def least(self) -> Fraction:
+        """The parameter with the least noise that passes, to about `SEARCH_TOLERANCE`.
+
+        Raises:
+            CannotCertify: if even the safest parameter fails.
+        """
+        bad, high, good, low = self._bracket()
+        near = NEAR["delta" if self._target.rounds == 1 else "epsilon"]
+        slack, last = low, 0
+        for step in range(_MOST_STEPS):
+            if slack > -near or good - bad <= SEARCH_TOLERANCE or self._parameter(good) == self._parameter(bad):
+                break
+            share = high / (high - low) if math.isfinite(high) and step % 4 != 3 else 0.5
+            middle = bad + (good - bad) * min(max(share, 0.02), 0.98)
+            value = self._excess(middle)
+            # Illinois: an end that stays twice in a row is given half its weight, so that the other moves far.
+            if value > 0:
+                bad, high, low, last = middle, value, low / (2 if last > 0 else 1), 1
+            else:
+                good, low, slack, high, last = middle, value, value, high / (2 if last < 0 else 1), -1
+        return self._parameter(good)
+
+
+def _trimmed(spec: Mechanism, target: Target) -> Mechanism:
+    """The same noise with the least padding that still passes."""
+    if not isinstance(spec, GeoShuffle | SGDLShuffle):
+        return spec
+    low, high = -1, spec.padding
+    while high - low > 1:
+        middle = (low + high) // 2
+        if excess(_padded(spec, middle), target) <= 0:
+            high = middle
+        else:
+            low = middle
+    return _padded(spec, high)
+
+
+def _padded(spec: Mechanism, padding: int) -> Mechanism:
+    return structs.replace(spec, padding=padding)
+
+
+def calibrate(kind: str, target: Target) -> Mechanism:
+    """The mechanism of this kind with the least error whose certificate meets the target.
+
+    The result's parameters are rationals with a power of two below, at most 2^20 unless the parameter itself
+    is below 1/512; certified again after rounding: its certified ε is never above `target.epsilon`
+    (proposition C11). The noise is within about 1/2048 of the least that the certificate allows.
+
+    Args:
+        kind: one of `MECHANISMS`.
+        target: what to guarantee.
+
+    Raises:
+        UsageError: for an unknown kind, or a target that lacks what the kind needs.
+        CannotCertify: if no parameter is enough; says the closest ε that is.
+    """
+    if kind not in FAMILIES:
+        raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")
+    family = FAMILIES[kind](target)
+    parameter = _Search(family, target).least()
+    spec = _trimmed(family.build(parameter), target)
+    if isinstance(spec, GeoShuffle | SGDLShuffle):
+        # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
+        padding = spec.padding
+        fixed = replace(family, build=lambda value: _padded(family.build(value), padding), guess=float(parameter))
+        parameter = _Search(fixed, target).least()
+        spec = fixed.build(parameter)
+    for attempt in range(_MOST_STEPS):
+        if math.isinf(standard_error(spec, target.users)):
+            raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
+        if certified_epsilon_of(spec, target) <= target.epsilon:
+            return spec
+        # First the padding that the estimate saved, then more noise in growing steps, the safest at last.
+        parameter = family.noisier(parameter, 2**attempt // 2)
+        spec = family.build(parameter)
+    raise family.refusal(target)

@@ -1,0 +1,158 @@
+"""Each kind of mechanism along its one noise parameter: where to look, how to round, what is surely enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import (
+    MAX_DOMAIN,
+    GeoShuffle,
+    KRRHistogram,
+    Mechanism,
+    RRShuffle,
+    SGDLShuffle,
+)
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
+from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_of
+
+PRECISION_BITS = 11
+"""Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
+
+CLAMPING_SHARE = 0.25
+"""Part of δ left to clamping: more saves few messages, less saves hardly any noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of mechanism along its noise parameter.
+
+    Attributes:
+        build: the spec for a parameter.
+        guess: where to start.
+        safest: a parameter that is private enough by itself (pure), the end of the search.
+        rising: whether a larger parameter means more noise.
+    """
+
+    build: Callable[[Fraction], Mechanism]
+    guess: float
+    safest: float
+    rising: bool
+
+    def rounded(self, value: float) -> Fraction:
+        """The nearest parameter with few bits on the noisy side."""
+        bits = PRECISION_BITS + max(0, -math.frexp(value)[1] + 1)
+        scaled = value * 2.0**bits
+        return Fraction(math.ceil(scaled) if self.rising else max(1, math.floor(scaled)), 2**bits)
+
+    def noisier(self, value: Fraction, steps: int) -> Fraction:
+        """The parameter some small steps to the noisy side, at most the safest."""
+        bits = max(0, PRECISION_BITS - value.numerator.bit_length() + 1)
+        step = Fraction(steps, value.denominator * 2**bits)
+        safest = self.rounded(self.safest)
+        return min(value + step, safest) if self.rising else max(value - step, safest)
+
+    def refusal(self, target: Target) -> CannotCertify:
+        """The error for a target that even the safest parameter misses; says what that one reaches."""
+        spec = self.build(self.rounded(self.safest))
+        closest = certified_epsilon_of(spec, target)
+        found = f"the closest is epsilon {closest:.6g}" if math.isfinite(closest) else "no finite epsilon is certified"
+        return CannotCertify(f"{spec.kind} cannot reach epsilon {target.epsilon:g} at delta {target.delta:g}: {found}")
+
+
+def epsilon0_to_blanket(epsilon0: float, symbols: int) -> Fraction:
+    """γ of k-ary randomised response with local parameter at most ε0: k/(e^ε0 + k - 1), rounded up.
+
+    Args:
+        epsilon0: nats, above 0, at most 25.
+        symbols: k >= 2.
+
+    Raises:
+        UsageError: out of range.
+    """
+    if not 0 < epsilon0 <= 25:
+        raise UsageError(f"epsilon0 must be above 0 and at most 25, not {epsilon0}")
+    if not 2 <= symbols <= MAX_DOMAIN:
+        raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {symbols}")
+    blanket = symbols / (math.exp(epsilon0) + symbols - 1) * (1 + 2.0**-50)
+    bits = 20 + max(0, 1 - math.frexp(blanket)[1])
+    return min(Fraction(1), Fraction(math.ceil(blanket * 2.0**bits), 2**bits))
+
+
+def _deviations(target: Target) -> float:
+    """Standard deviations of the loss that ε covers at δ, roughly: sqrt(2 ln(1/δ)) - 1, for first guesses."""
+    return max(0.5, math.sqrt(2 * math.log(1 / target.delta)) - 1) * math.sqrt(target.rounds)
+
+
+def _krr(target: Target) -> Family:
+    local = min(target.epsilon / target.rounds, 25.0)
+    safest = float(epsilon0_to_blanket(local, target.bins))
+    guess = 2 * target.bins * (_deviations(target) / target.epsilon) ** 2 / target.honest
+    return Family(lambda g: KRRHistogram(symbols=target.bins, blanket=min(g, Fraction(1))), guess, safest, rising=True)
+
+
+def _rr(target: Target) -> Family:
+    units = target.reach if target.adjacency is Adjacency.STANDARD else 1
+    local = target.epsilon / units / target.rounds
+    safest = 2 / (1 + math.exp(local)) * (1 + 1e-4)
+    need = _deviations(target) * units / target.epsilon
+    guess = 2 * need**2 / (target.honest * target.largest)
+    return Family(
+        lambda p: RRShuffle(max_value=target.largest, randomise=min(p, Fraction(1))),
+        guess,
+        min(1.0, safest),
+        rising=True,
+    )
+
+
+def _padding(target: Target, noise: NoiseShares) -> int:
+    """A padding that leaves clamping its share of δ, for the largest change."""
+    units = 1 if target.adjacency is Adjacency.STANDARD else target.reach
+    if target.rounds == 1:
+        total = total_needed(noise, target.reach, (1 - CLAMPING_SHARE) * target.delta)
+        total = min(total, target.epsilon * units)
+    else:
+        # Each round of several is needed up to where its own tail is far below δ.
+        total = total_needed(noise, target.reach, 0.01 * target.delta / target.rounds)
+    return least_padding(noise, total, CLAMPING_SHARE * target.delta / target.rounds, target.largest)
+
+
+def _pure_unit(target: Target) -> float:
+    """Noise parameter whose discrete Laplace noise alone keeps the target, with δ = 0 but for clamping."""
+    units = target.reach if target.adjacency is Adjacency.STANDARD else 1
+    return target.epsilon / units / target.rounds * AIM * (1 - 2.0**-20)
+
+
+def _geo(target: Target) -> Family:
+    units = target.reach if target.adjacency is Adjacency.STANDARD else 1
+    safest = _pure_unit(target)
+    guess = target.epsilon * math.sqrt(2 * target.honest) / (_deviations(target) * units)
+
+    def build(epsilon: Fraction) -> Mechanism:
+        padding = _padding(target, NoiseShares(float(epsilon), 1.0, target.honest))
+        return GeoShuffle(max_value=target.largest, epsilon_geo=epsilon, padding=padding)
+
+    return Family(build, min(guess, 20.0), safest, rising=False)
+
+
+def _sgdl(target: Target) -> Family:
+    safest = _pure_unit(target)
+
+    def build(epsilon: Fraction) -> Mechanism:
+        padding = _padding(target, NoiseShares(float(epsilon), 1 / target.honest, target.honest))
+        return SGDLShuffle(max_value=target.largest, noise_epsilon=epsilon, shares=target.honest, padding=padding)
+
+    guess = safest if target.rounds == 1 else safest * target.rounds / _deviations(target) * 1.4
+    return Family(build, max(guess, safest), safest, rising=False)
+
+
+FAMILIES: dict[str, Callable[[Target], Family]] = {
+    KRRHistogram.kind: _krr,
+    RRShuffle.kind: _rr,
+    GeoShuffle.kind: _geo,
+    SGDLShuffle.kind: _sgdl,
+}

@@ -1,0 +1,137 @@
+"""Fast, unproved estimates of what noise protects, for searches: they propose, the certificate decides.
+
+Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of its
+characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, SGDLShuffle
+from shuffledp_privacy.primitives.noise import SgdlLaw
+from shuffledp_privacy.rounds.subsampling import Curve
+
+Floats = NDArray[np.float64]
+
+LARGEST_TRANSFORM = 2**22
+"""Points of the transform, about half a second; wider noise is left to the analysis itself."""
+
+TRUSTED = 1e-10
+"""Probabilities above this come from the transform, smaller ones from the saddle point of the law."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseShares:
+    """A user's noise SGDL(share, exp(-rate)) and the number of honest users."""
+
+    rate: float
+    share: float
+    honest: int
+
+
+def noise_of(spec: GeoShuffle | SGDLShuffle, honest: int) -> NoiseShares:
+    """The noise of a spec; both kinds are shares of one family."""
+    if isinstance(spec, GeoShuffle):
+        return NoiseShares(float(spec.epsilon_geo), 1.0, honest)
+    return NoiseShares(float(spec.noise_epsilon), 1 / spec.shares, honest)
+
+
+def clamping(noise: NoiseShares, padding: int) -> float:
+    """About the probability that some honest user's noise leaves [-padding, padding]."""
+    from scipy import special  # here: scipy is slow to import
+
+    ratio = math.exp(-noise.rate)
+    tail = 2 * special.betainc(padding + 1.0, noise.share, ratio) * (1 + ratio) ** -noise.share
+    return float(min(1.0, noise.honest * tail))
+
+
+def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) -> int:
+    """The smallest padding with clamping (1 + e^total) at most about `delta`.
+
+    Raises:
+        CannotCertify: if it does not fit in a message vector for values up to `largest`.
+    """
+    goal = math.log(delta) - max(total, 0.0) - math.log1p(math.exp(-abs(total)))
+    high = max(1, math.ceil((math.log(2 * noise.honest) - goal) / noise.rate))
+    if largest + 2 * high > MAX_DOMAIN:
+        raise CannotCertify(
+            f"noise of {noise.rate:g} per unit would need about {largest + 2 * high} messages per user, above "
+            f"{MAX_DOMAIN}; take a larger epsilon or fewer values"
+        )
+    low = -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = clamping(noise, middle)
+        if found == 0 or math.log(found) <= goal:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:
+    """About the smallest E with HS_E(Y‖Y + distance) <= delta; the pure bound where the law is too wide."""
+    pure = noise.rate * distance
+    law = noise_law(noise, distance) if noise.share * noise.honest >= 1 else None
+    if law is None:
+        return pure
+    curve, low, high = law.curve(distance), 0.0, pure
+    for _ in range(12):
+        grid = np.linspace(low, high, 9)
+        first = int(np.argmax(np.append(curve(grid) <= delta, True)))
+        low, high = float(grid[max(first - 1, 0)]), float(grid[min(first, 8)])
+        if high - low <= 1e-4 * high:
+            break
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """Logarithms of the summed noise's probabilities on -half..half."""
+
+    log_masses: Floats
+
+    def curve(self, distance: int) -> Curve:
+        """About HS_E(Y‖Y + distance), E >= 0."""
+        losses = self.log_masses[distance:] - self.log_masses[:-distance]
+        order = np.argsort(losses)
+        ranked, masses = losses[order], np.exp(self.log_masses[distance:][order])
+
+        def about(epsilons: Floats) -> Floats:
+            found = np.empty_like(epsilons)
+            for index, epsilon in enumerate(epsilons.tolist()):
+                start = int(np.searchsorted(ranked, epsilon, side="right"))
+                found[index] = -np.expm1(epsilon - ranked[start:]) @ masses[start:]
+            return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
+
+        return about
+
+
+def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
+    """The law on a window wide enough for this distance; None below one share, or where it takes too long."""
+    from scipy import fft  # here: scipy is slow to import
+
+    ratio, shape = math.exp(-noise.rate), noise.share * noise.honest
+    deviation = math.sqrt(2 * shape * ratio) / -math.expm1(-noise.rate)
+    half = math.ceil(9 * deviation + 42 / noise.rate) + distance + 2
+    if 2 * half + 1 > LARGEST_TRANSFORM or shape < 1 - 1e-9:
+        return None
+    points = np.arange(-half, half + 1)
+    if shape <= 1 + 1e-9:
+        return NoiseLaw(math.log(math.tanh(noise.rate / 2)) - noise.rate * np.abs(points))
+    length = int(fft.next_fast_len(2 * half + 1))
+    angles = 2 * np.pi * np.arange(length // 2 + 1) / length
+    # 1 - 2φ cos θ + φ² = (1-φ)² + 4φ sin²(θ/2), without cancellation near θ = 0.
+    spread = 4 * ratio * np.sin(angles / 2) ** 2 / np.expm1(-noise.rate) ** 2
+    masses = np.fft.irfft(np.exp(-shape * np.log1p(spread)), length)
+    center = np.concatenate((masses[-half:], masses[: half + 1]))
+    law = SgdlLaw(shape, ratio)
+    tilt = law.saddle(points.astype(np.float64))
+    far = law.cumulant(tilt) - tilt * points - 0.5 * np.log(2 * np.pi * law.variance(tilt))
+    return NoiseLaw(np.where(center > TRUSTED, np.log(np.maximum(center, TRUSTED)), far))

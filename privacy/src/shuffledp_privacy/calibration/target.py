@@ -1,0 +1,166 @@
+"""What a calibrated round has to guarantee, and how far a candidate is from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
+from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
+from shuffledp_privacy.rounds.subsampling import Curve
+
+AIM = 1 - 4e-6
+"""A search aims this much below the target ε, the width to which an analysis inverts its curve."""
+
+LOWEST = -20.0
+"""`excess` of a candidate that is private with next to no δ."""
+
+SEARCH_STEPS = 200
+"""Resolution of composition while searching: about 1 part in 1,000 looser than the final one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a round, or a series of equal rounds, has to guarantee.
+
+    Attributes:
+        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric adjacency.
+        delta: over all rounds, in [1e-12, 1).
+        users: n, reports per round.
+        honest: h <= n, users who follow the protocol.
+        adjacency: which datasets are neighbours.
+        max_distance: d_max, None for the whole domain.
+        max_value: k of a sum over {0..k}; a histogram then has k + 1 symbols.
+        symbols: number of bins of a histogram; only needed without `max_value`.
+        rounds: how often the round is run on the same people, with the same mechanism.
+    """
+
+    epsilon: float
+    delta: float
+    users: int
+    honest: int
+    adjacency: Adjacency = Adjacency.STANDARD
+    max_distance: int | None = None
+    max_value: int | None = None
+    symbols: int | None = None
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon <= 100:
+            raise UsageError(f"epsilon must be above 0 and at most 100, not {self.epsilon}")
+        if not 1e-12 <= self.delta < 1:
+            raise UsageError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        if self.max_value is None and self.symbols is None:
+            raise UsageError("a target names max-value (for a sum) or symbols (for a histogram)")
+        if self.max_value is not None and not 1 <= self.max_value < MAX_DOMAIN:
+            raise UsageError(f"max-value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
+        if self.symbols is not None and not 2 <= self.symbols <= MAX_DOMAIN:
+            raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {self.symbols}")
+        if not 1 <= self.rounds <= 10**6:
+            raise UsageError(f"rounds must be from 1 to 1,000,000, not {self.rounds}")
+        _ = self.setting
+
+    @property
+    def setting(self) -> Setting:
+        """The setting of one round."""
+        return Setting(self.users, self.honest, self.adjacency, self.max_distance)
+
+    @property
+    def bins(self) -> int:
+        """Symbols of the histogram."""
+        return self.symbols if self.symbols is not None else self.largest + 1
+
+    @property
+    def largest(self) -> int:
+        """k of the sum; raises UsageError for a target without `max_value`."""
+        if self.max_value is None:
+            raise UsageError("this mechanism sums values: the target has to name max-value")
+        return self.max_value
+
+    @property
+    def reach(self) -> int:
+        """The largest |x - x'| among the values of the sum."""
+        return min(self.max_distance or self.largest, self.largest)
+
+
+def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) -> float:
+    """Certified ε of the target's rounds with this spec, nats; `math.inf` where there is none.
+
+    `steps` is the resolution of composition, for more than one round.
+    """
+    try:
+        if target.rounds == 1:
+            return epsilon_bounds(spec, target.setting, target.delta).certified
+        return compose_epsilon([Round(spec, target.setting, target.rounds)], target.delta, steps)
+    except CannotCertify:
+        return math.inf
+
+
+@singledispatch
+def excess(spec: Mechanism, target: Target) -> float:
+    """A number that falls with more noise and is at most 0 where the target is met; no guarantee by itself.
+
+    ln of certified over wanted: δ for one round, ε for several.
+    """
+    try:
+        if target.rounds > 1:
+            certified = certified_epsilon_of(spec, target, SEARCH_STEPS)
+            return max(math.log(certified / (target.epsilon * AIM)), LOWEST) if certified > 0 else LOWEST
+        delta = delta_bounds(spec, target.setting, target.epsilon * AIM).certified
+    except CannotCertify:
+        return math.inf
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
+
+
+@excess.register(GeoShuffle)
+@excess.register(SGDLShuffle)
+def _(spec: GeoShuffle | SGDLShuffle, target: Target) -> float:
+    """From the estimates of `proposal`, a hundred times faster than the certificate."""
+    law = noise_law(noise_of(spec, target.honest), target.reach)
+    if law is None:
+        return excess.dispatch(object)(spec, target)
+    noise, lost = noise_of(spec, target.honest), clamping(noise_of(spec, target.honest), spec.padding)
+
+    def curve(distance: int) -> Curve:
+        about, pure = law.curve(distance), noise.rate * distance if noise.share == 1 else math.inf
+
+        def clamped(epsilons: Floats) -> Floats:
+            # δ falls, so that the bound at any smaller ε is a bound too.
+            points = np.append(epsilons, np.linspace(0.0, float(np.max(epsilons)), 65))
+            order = np.argsort(points)
+            bound = about(points[order]) + lost * (1 + np.exp(np.minimum(points[order], 700.0)))
+            falling = np.empty_like(points)
+            falling[order] = np.minimum.accumulate(np.minimum(bound, 1.0))
+            return np.where(epsilons >= pure, 0.0, falling[: epsilons.size])
+
+        return clamped
+
+    worst = LOWEST
+    for distance in _probes(target):
+        goal = target.epsilon * AIM * (distance if target.adjacency is Adjacency.METRIC else 1)
+        if target.rounds == 1:
+            found = float(curve(distance)(np.array([goal]))[0]) / target.delta
+        else:
+            found = _composed_epsilon(curve(distance), target) / goal
+        worst = max(worst, math.log(found) if found > 0 else LOWEST)
+    return worst
+
+
+def _composed_epsilon(curve: Curve, target: Target) -> float:
+    return compose_curves([Repeated(curve, target.rounds)], target.delta, SEARCH_STEPS).epsilon(target.delta)
+
+
+def _probes(target: Target) -> list[int]:
+    """Distances at which a search looks: the largest for standard adjacency, some of all for metric."""
+    if target.adjacency is Adjacency.STANDARD:
+        return [target.reach]
+    return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})

@@ -1,0 +1,122 @@
+"""k = 2: the histogram is a sum, so the other users' composition is all that matters, and all are covered (K6).
+
+With m of the other h - 1 users at x0, Z_m = Bin(m, p) + Bin(h-1-m, q) and
+
+    δ_m(ε) = max_s α P(Z_m >= s - 1) - β P(Z_m >= s),   α = p - e^ε q, β = p e^ε - q.
+
+One m at a time this is exact. Where that is too much work, a block of L + 1 neighbouring compositions is
+covered at once by revealing, of the L users on which they differ, the blanket flags and the true values: what
+is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs below L/(2h) of ε.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from shuffledp_privacy.histogram.blanket import Law, tail_of
+from shuffledp_privacy.primitives.tails import (
+    Floats,
+    Window,
+    binomial_range,
+    binomial_window,
+    convolve_window,
+)
+from shuffledp_privacy.primitives.trinomial import ROUNDING
+
+WORK = 1_200_000
+"""Entries of all the tables together: about 0.5 s."""
+
+CURVE_WORK = 150_000
+"""The same for a whole curve, where every ε costs a pass over the tables."""
+
+MOST_BLOCKS = 1000
+"""Blocks of compositions: beyond it the tables cost more than the last 0.1 % of ε is worth."""
+
+
+class BinaryCompositions:
+    """Tables of P(Z >= s) for every block of compositions."""
+
+    def __init__(self, law: Law, honest: int, work: int = WORK) -> None:
+        self.law, self.honest = law, honest
+        width = 20 * math.sqrt(honest * law.p * law.q) + 100
+        blocks = int(min(honest, MOST_BLOCKS, max(4, work / width)))
+        edges = np.linspace(0, honest, blocks + 1).round().astype(int)
+        self.exact = blocks == honest
+        """Whether every composition has a block of its own."""
+        laws = [self._sum(int(first), int(after) - 1) for first, after in pairwise(edges)]
+        self.errors = np.array([error + window.tail for window, error in laws])
+        """Absolute error of every tail, a number for each block."""
+        self.relative = max(window.error for window, _ in laws) + ROUNDING
+        size = max(window.pmf.size for window, _ in laws)
+        self.at_least = np.zeros((len(laws), size + 2))
+        self.at_least[:, 0] = 1.0
+        for row, (window, _) in zip(self.at_least, laws, strict=True):
+            row[1 : window.pmf.size + 1] = window.at_least()
+
+    def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
+        """The law of Z for every composition with `fewest` to `most` of the others at x0, and its error."""
+        law, tail = self.law, tail_of(self.honest)
+        window, error = convolve_window(
+            binomial_window(fewest, law.p, tail, law.q),
+            binomial_window(self.honest - 1 - most, law.q, tail, law.p),
+        )
+        # δ falls in the number of blanket users: take as many as are there but for the tail.
+        blanket = binomial_range(most - fewest, min(1.0, 2 * law.q), tail)[0]
+        if blanket == 0:
+            return window, error + 2 * tail
+        window, more = convolve_window(window, binomial_window(blanket, 0.5, tail))
+        return window, error + more + 2 * tail
+
+    def upper(self, epsilon: float) -> float:
+        """Upper bound of δ over all compositions, ε >= 0, without the outward margin."""
+        alpha, beta, _ = self.law.form(epsilon, self.relative)
+        best = self._best(alpha, beta)
+        return float((best + 1.01 * (alpha + beta) * self.errors).max())
+
+    def lower(self, epsilon: float) -> float:
+        """δ at the worst composition, ε >= 0, rounded down but for the margin; 0 unless `exact`."""
+        if not self.exact:
+            return 0.0
+        alpha, beta, _ = self.law.form(epsilon, -self.relative)
+        best = self._best(alpha, beta)
+        return max(0.0, float((best - 1.01 * (alpha + beta) * self.errors).max()))
+
+    def _best(self, alpha: float, beta: float) -> Floats:
+        return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
+
+
+def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
+    """δ(ε) of the dataset whose other users all hold x1, k = 2, the worse direction, rounded down (K5): one sum.
+
+    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one. What is left
+    for the caller's margin are the errors of the window.
+
+    Args:
+        law: 2-RR.
+        honest: h.
+        window: Bin(h, q), from `one_symbol_window`.
+        epsilon: >= 0.
+    """
+    # Both differences lose what their terms have too much: near ε0 nothing else would be left of them.
+    ones = window.support
+    density = (law.p / law.q * ones + law.q / law.p * (honest - ones)) / honest
+    growth = math.exp(epsilon) * (1 + ROUNDING)
+    gained = np.maximum(density * (1 - ROUNDING) - growth, 0.0)
+    lost = np.maximum(1 - growth * density * (1 + ROUNDING), 0.0)
+    return max(float((window.pmf * gained).sum()), float((window.pmf * lost).sum()))
+
+
+@lru_cache(maxsize=4)
+def one_symbol_window(law: Law, honest: int) -> Window:
+    """Bin(h, q), kept for the next ε."""
+    return binomial_window(honest, law.q, tail_of(honest), law.p)
+
+
+@lru_cache(maxsize=4)
+def binary_compositions(law: Law, honest: int, work: int = WORK) -> BinaryCompositions:
+    """The tables of one round, kept for the next ε."""
+    return BinaryCompositions(law, honest, work)

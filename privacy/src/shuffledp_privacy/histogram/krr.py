@@ -1,0 +1,202 @@
+"""The k-RR histogram: what one round certifies, what a dataset attains, and what the papers print.
+
+    certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3, K4);
+                k = 2: every composition of the others (K6), or the blanket where that is smaller.
+    attained    k >= 3: all others hold one third symbol (K5); k = 2: all others hold one symbol (K5), or the
+                worst of all compositions where all were computed.
+Every change of a value is the same change for k-RR, so distances do not matter: under metric adjacency the
+worst distance is 1 and the numbers are those of the standard adjacency (K7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.histogram.binary import (
+    CURVE_WORK,
+    binary_compositions,
+    one_symbol,
+    one_symbol_window,
+)
+from shuffledp_privacy.histogram.blanket import NOTHING, ExactCells, Law, exact_cells, grid_blanket, law_of
+from shuffledp_privacy.histogram.published import published_theorem_1
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.tails import Floats, down, up
+
+PRINTED_USERS = 500
+"""Users up to which the papers' double sum is shown beside the answer: it takes 50 ms there."""
+
+LARGEST_CURVE = 2_000_000
+"""Cells times epsilons a curve may cost with the exact sum, about 0.05 s; beyond, the grid is as tight and faster."""
+
+LARGEST_BINARY_CURVE = 10**6
+"""Honest users up to which a curve for k = 2 uses the compositions; beyond, a pass over their tables is too long."""
+
+AMPLIFIED = (0.999e-3, 20.01)
+"""Range of ε0 in which amplification is computed (1e-3 to 20, with room for rational parameters); outside it
+the local guarantee is certified, which is sound and amplifies nothing."""
+
+Curve = Callable[[float], float]
+
+
+def _certified(law: Law, honest: int) -> tuple[Curve, str]:
+    if not _amplified(law, honest):
+        return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
+    if ExactCells.affordable(law, honest):
+        blanket: Curve = exact_cells(law, honest).blanket
+        words = "hidden-flag blanket, exact sum (K1, K2)"
+    else:
+        grid = grid_blanket(law, honest)
+        blanket = lambda epsilon: float(grid.upper(np.array([epsilon]))[0])  # noqa: E731
+        words = "hidden-flag blanket, chords (K1, K3, K4)"
+    if law.symbols > 2:
+        return (lambda epsilon: _capped(law, epsilon, blanket)), words
+    tables = binary_compositions(law, honest)
+    words = f"every composition{'' if tables.exact else ', in blocks'} (K6); or {words}"
+    return (lambda epsilon: _capped(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))), words
+
+
+def _attained(law: Law, honest: int) -> Curve:
+    if not _amplified(law, honest):
+        return lambda epsilon: down(_local(law, epsilon)) if honest == 1 else 0.0
+    if law.symbols == 2:
+        window, tables = one_symbol_window(law, honest), binary_compositions(law, honest)
+        return lambda epsilon: down(max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon)))
+    if ExactCells.affordable(law, honest):
+        cells = exact_cells(law, honest)
+        return lambda epsilon: down(cells.third_symbol(epsilon))
+    grid = grid_blanket(law, honest)
+    return lambda epsilon: down(grid.lower(epsilon))
+
+
+def _amplified(law: Law, honest: int) -> bool:
+    return honest > 1 and AMPLIFIED[0] <= law.epsilon0 <= AMPLIFIED[1]
+
+
+def _local(law: Law, epsilon: float) -> float:
+    """δ(ε) of one report on its own, K1 with h = 1."""
+    return float(law.alpha(np.array(min(epsilon, 700.0))))
+
+
+def _capped(law: Law, epsilon: float, curve: Curve) -> float:
+    return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
+
+
+def _printed(law: Law, setting: Setting) -> Curve | None:
+    """Theorem 1 of Biswas et al. 2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate."""
+    at_x0 = 4 * setting.users // 5
+    if not 2 <= setting.users <= PRINTED_USERS or not 0.0 < law.epsilon0 <= 20.0:
+        return None
+    return lambda epsilon: published_theorem_1(setting.users, at_x0, law.symbols, law.epsilon0, epsilon)
+
+
+_NOTE = "published: Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee (K8)"
+
+
+def _basis(words: str, published: float | None) -> tuple[str, ...]:
+    return (words,) if published is None else (words, _NOTE)
+
+
+@delta_bounds.register
+def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
+    if not epsilon >= 0.0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    law = law_of(spec)
+    certified, words = _certified(law, setting.honest)
+    attained = 0.0 if epsilon >= law.epsilon0 else _attained(law, setting.honest)(epsilon)
+    curve = _printed(law, setting)
+    published = None if curve is None or epsilon <= 0.0 else curve(epsilon)
+    return Bounds(certified(epsilon), attained, published, _basis(words, published))
+
+
+@epsilon_bounds.register
+def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
+    law = law_of(spec)
+    curve, words = _certified(law, setting.honest)
+    certified = certified_epsilon(curve, delta, law.epsilon0)
+    attained = attained_epsilon(_attained(law, setting.honest), delta, law.epsilon0)
+    printed = _printed(law, setting)
+    published = None
+    if printed is not None:
+        # The printed sum starts above ε = 0.
+        published = certified_epsilon(lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0)
+    return Bounds(certified, attained, published, _basis(words, published))
+
+
+@corrupted_bounds.register
+def _(spec: KRRHistogram, setting: Setting, delta: float) -> CorruptedBounds:
+    del setting, delta  # every change is the same change, and the guarantee is pure
+    return CorruptedBounds(law_of(spec).epsilon0, 0.0, ("k-RR is ε0-LDP, pure, for every change (K7)",))
+
+
+@standard_error.register
+def _(spec: KRRHistogram, users: int) -> float:
+    """Of one count (N_s - n q)/(p - q), at the worst dataset; infinite for γ = 1."""
+    law = law_of(spec)
+    signal = float(1 - spec.blanket)
+    spread = max(law.p * (1 - law.p), law.q * (1 - law.q))
+    return math.sqrt(users * spread) / signal if signal > 0.0 else math.inf
+
+
+@certified_curve.register
+def _(spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    """K1 and K6; both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7)."""
+    del distance
+    law = law_of(spec)
+    size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
+    rising = np.array([up(value) for value in _positive_curve(law, setting.honest, size)])
+    rising = np.where(size >= law.epsilon0, 0.0, np.minimum(rising, 1.0))
+    mirrored = np.minimum((-np.expm1(-size) + np.exp(-size) * rising) * (1 + 2.0**-50), 1.0)
+    place = place.reshape(np.shape(epsilons))
+    return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
+
+
+def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
+    """δ at each ε >= 0, ascending, without the margin; each ε at least ε0 may give anything."""
+    inside = np.minimum(epsilons, law.epsilon0)
+    if not _amplified(law, honest):
+        return np.array([_local(law, float(epsilon)) for epsilon in inside])
+    if law.symbols == 2 and honest <= LARGEST_BINARY_CURVE:
+        tables = binary_compositions(law, honest, CURVE_WORK)
+        floor = 4 * float(tables.errors.max())
+        return _below(floor, _follow(tables.upper, inside, floor), law, honest, inside)
+    if ExactCells.affordable(law, honest):
+        cells = exact_cells(law, honest)
+        if cells.a.size * inside.size <= LARGEST_CURVE:
+            return _follow(cells.blanket, inside, 0.0)
+    return grid_blanket(law, honest).upper(inside)
+
+
+def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
+    """The values, and where only the transform's error is left of them the blanket, which has none."""
+    lost = values <= 16 * floor
+    if lost.any():
+        values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))
+    return values
+
+
+def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
+    """A falling curve at ascending ε, until it is below `floor` or next to nothing: its last value bounds the rest."""
+    values = np.empty(epsilons.size)
+    for index, epsilon in enumerate(epsilons):
+        values[index] = curve(float(epsilon))
+        if values[index] <= max(floor, NOTHING):
+            values[index:] = values[index]
+            break
+    return np.minimum.accumulate(values)

@@ -1,0 +1,163 @@
+"""Any ε0-LDP randomiser, unknown and adaptive: the clones of Feldman, McMillan and Talwar 2021, exactly.
+
+With C ~ Bin(h-1, e^-ε0), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C - A + 1 - D), Q the
+same with D flipped, dominates the shuffled reports on every two neighbours (their Theorem 3.1). It is the
+linear form of `trinomial` with cells of probability e^-ε0/2 and no other symbols (docs/accounting.md, K10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
+from shuffledp_privacy.histogram.blanket import Law, tail_of
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
+from shuffledp_privacy.primitives.tails import Floats, down, up
+from shuffledp_privacy.primitives.trinomial import trinomial_table
+
+WORK = 500_000
+"""Probabilities computed for one table, about 20 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRandomiser:
+    """Some ε0-LDP randomiser with one message, possibly chosen adaptively by earlier outputs.
+
+    Attributes:
+        epsilon0: local parameter, 1e-3 <= ε0 <= 20, nats.
+    """
+
+    epsilon0: float
+
+    def __post_init__(self) -> None:
+        if not 1e-3 <= self.epsilon0 <= 20.0:
+            raise UsageError(f"epsilon0 must be from 0.001 to 20, not {self.epsilon0}")
+
+
+class Clones:
+    """Tables of one round; holds no ε."""
+
+    def __init__(self, epsilon0: float, honest: int) -> None:
+        self.epsilon0 = epsilon0
+        self.likely = 1 / (1 + math.exp(-epsilon0))
+        # Rounded down: fewer clones hide less.
+        cell = math.exp(-epsilon0) / 2 * (1 - 2.0**-50)
+        self.scale = honest * cell
+        ratio, rest = cell / (1 - cell), (1 - 2 * cell) / (1 - cell)
+        self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
+
+    def upper(self, epsilons: Floats) -> Floats:
+        """δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
+        # D̄ - e^ε (1 - D̄) and D̄ e^ε - (1 - D̄), each to 2^-50 of itself.
+        alpha = np.maximum(-self.likely * np.expm1(epsilons - self.epsilon0), 0.0)
+        beta = self.likely * np.expm1(epsilons) + math.tanh(self.epsilon0 / 2)
+        size = self.table.a.size
+        chunk = max(1, 1_000_000 // size)
+        result = np.empty(epsilons.size)
+        for start in range(0, epsilons.size, chunk):
+            part = slice(start, start + chunk)
+            result[part] = self.table.upper(alpha[part], beta[part], np.zeros(alpha[part].size))
+        return result / self.scale + self.table.outer
+
+    def certified(self, epsilon: float) -> float:
+        """δ at ε >= 0 with the outward margin."""
+        if epsilon >= self.epsilon0:
+            return 0.0
+        return min(1.0, up(float(self.upper(np.array([epsilon]))[0])))
+
+
+@lru_cache(maxsize=4)
+def _clones(epsilon0: float, honest: int) -> Clones:
+    return Clones(epsilon0, honest)
+
+
+def _binary_law(epsilon0: float) -> Law:
+    """2-RR with (just below) ε0, a randomiser the guarantee must cover."""
+    q = 1 / (1 + math.exp(epsilon0)) * (1 + 2.0**-50)
+    p = 1 - q
+    return Law(2, p, q, p - q, (epsilon0, 0.0), epsilon0, q / p, (p - q) / p, 0.0, 0.0)
+
+
+def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
+    law = _binary_law(spec.epsilon0)
+    return down(one_symbol(law, honest, one_symbol_window(law, honest), epsilon))
+
+
+_BASIS = "Feldman, McMillan and Talwar 2021, Theorem 3.1, evaluated exactly (K10); attained by 2-RR (K5)"
+
+
+@delta_bounds.register
+def _(spec: LocalRandomiser, setting: Setting, epsilon: float) -> Bounds:
+    if not epsilon >= 0.0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    certified = _clones(spec.epsilon0, setting.honest).certified(epsilon)
+    attained = 0.0 if epsilon >= spec.epsilon0 else _attained(spec, setting.honest, epsilon)
+    return Bounds(certified, attained, None, (_BASIS,))
+
+
+@epsilon_bounds.register
+def _(spec: LocalRandomiser, setting: Setting, delta: float) -> Bounds:
+    clones = _clones(spec.epsilon0, setting.honest)
+    certified = certified_epsilon(clones.certified, delta, spec.epsilon0)
+    attained = attained_epsilon(lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0)
+    published = feldman_2021(spec.epsilon0, setting.honest, delta)
+    note = "published: the same paper's closed form, a true but loose bound"
+    return Bounds(certified, attained, published, (_BASIS,) if published is None else (_BASIS, note))
+
+
+@corrupted_bounds.register
+def _(spec: LocalRandomiser, setting: Setting, delta: float) -> CorruptedBounds:
+    del setting, delta  # per unit of distance an unknown randomiser is worst at distance 1 (K7)
+    return CorruptedBounds(spec.epsilon0, 0.0, ("ε0-LDP by assumption",))
+
+
+@certified_curve.register
+def _(spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The clones' pair is symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
+    del distance
+    size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
+    clones = _clones(spec.epsilon0, setting.honest)
+    rising = np.array([up(value) for value in clones.upper(np.minimum(size, spec.epsilon0))])
+    rising = np.where(size >= spec.epsilon0, 0.0, np.minimum(rising, 1.0))
+    mirrored = np.minimum((-np.expm1(-size) + np.exp(-size) * rising) * (1 + 2.0**-50), 1.0)
+    place = place.reshape(np.shape(epsilons))
+    return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
+
+
+def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
+    """ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7; never below the truth where it is valid.
+
+    None outside its range: n >= 1000, 0 < ε0 < 1/2, 0 < δ < 1/100.
+    """
+    check_delta(delta)
+    if users < 1000 or not 0.0 < epsilon0 < 0.5 or delta >= 0.01:
+        return None
+    return 12 * epsilon0 * math.sqrt(-math.log(delta) / users)
+
+
+def feldman_2021(epsilon0: float, users: int, delta: float) -> float | None:
+    """Closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1; never below the truth where it is valid.
+
+    ε = ln(1 + (e^ε0 - 1)/(e^ε0 + 1) (8 √(e^ε0 ln(4/δ)/n) + 8 e^ε0/n)) for ε0 <= ln(n/(16 ln(2/δ))), else None.
+    """
+    check_delta(delta)
+    growth = math.exp(epsilon0)
+    if growth > users / (16 * math.log(2 / delta)):
+        return None
+    inside = 8 * math.sqrt(growth * math.log(4 / delta) / users) + 8 * growth / users
+    return math.log1p(math.tanh(epsilon0 / 2) * inside)

@@ -1,0 +1,247 @@
+"""The law of the sum of everybody's noise: SGDL(r, φ), the difference of two negative binomials NB(r).
+
+Every r > 0, whole or not. E is the total ε of a change by d, nats; HS_E(d) means HS_E(Y || Y + d), which equals
+HS_E(Y || Y - d) by symmetry and rises with d (docs/accounting.md, Propositions S1 and S2). φ is rounded down,
+which only takes noise away (Proposition S2), so a certified number of the rounded law holds for the true one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
+from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
+from shuffledp_privacy.primitives.table import NoiseTable, build_table
+
+LONGEST_TABLE = 250_000
+"""Lattice points of a tabulated law; building one takes about 0.1 s."""
+
+LONGEST_SMALL_TABLE = 2_000_000
+"""The same for r < 1, where there is no other way."""
+
+SHORT_TABLE = 10_000
+"""Tables of this length are the fastest way for every r."""
+
+CONTOUR_FROM = 64.0
+"""r from which the contour sum is used: the law is then close to a Gaussian and few nodes are enough."""
+
+
+def rounded_ratio(epsilon: Fraction) -> float:
+    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than in truth."""
+    value = math.exp(-float(epsilon))
+    return max(0.0, value * (1.0 - 4 * 2.0**-53) - 2.0**-1074)
+
+
+class SumNoise(Protocol):
+    """What the analysis asks of the honest users' total noise."""
+
+    def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
+        """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
+
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SgdlLaw:
+    """SGDL(r, φ) by its generating function [(1-φ)²/((1-φz)(1-φ/z))]^r; a `TiltedLaw`, the same in each row."""
+
+    shape: float
+    ratio: float
+
+    def rows(self, index: NDArray[np.intp]) -> SgdlLaw:  # noqa: ARG002
+        """The law itself: all rows are alike."""
+        return self
+
+    @property
+    def rest(self) -> float:
+        """1 - φ."""
+        return 1.0 - self.ratio
+
+    def saddle(self, threshold: Floats) -> Floats:
+        """The tilt with the given mean, from the quadratic equation for e^s."""
+        size = np.abs(threshold)
+        square = self.ratio * self.ratio
+        difference = self.rest * (1.0 + self.ratio)
+        root = np.sqrt((size * difference) ** 2 + 4 * square * self.shape**2)
+        above = np.log((size * (1.0 + square) + root) / (2 * self.ratio * (self.shape + size)))
+        return np.asarray(np.sign(threshold) * np.maximum(above, 0.0), dtype=np.float64)
+
+    def _odds(self, tilt: Floats) -> Floats:
+        """α = A/(1-A) for A = φ e^s; 1 - A without cancellation."""
+        gap = self.rest - self.ratio * np.expm1(tilt)
+        return np.asarray(self.ratio * np.exp(tilt) / gap, dtype=np.float64)
+
+    def cumulant(self, tilt: Floats) -> Floats:
+        """-r ln(1 - 4φ sinh²(s/2)/(1-φ)²)."""
+        inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
+        return np.asarray(-self.shape * np.log1p(-np.minimum(inner, 1.0 - 2.0**-52)), dtype=np.float64)
+
+    def cumulant_error(self, tilt: Floats) -> Floats:
+        """The rounding of the argument of ln(1 - x), magnified by 1/(1 - x)."""
+        inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
+        return np.asarray(8 * UNIT * self.shape * inner * self.condition(tilt), dtype=np.float64)
+
+    def condition(self, tilt: Floats) -> Floats:
+        """(1 - φ + φ(e^|s| - 1)) / (1 - φ - φ(e^|s| - 1)) and 1: how the gap up to the largest tilt cancels."""
+        grown = self.ratio * np.expm1(np.abs(tilt))
+        gap = np.maximum(self.rest - grown, UNIT * self.rest)
+        return np.asarray(1.0 + (self.rest + grown) / gap, dtype=np.float64)
+
+    def mean(self, tilt: Floats) -> Floats:
+        """r (α - β)."""
+        return self.shape * (self._odds(tilt) - self._odds(-tilt))
+
+    def variance(self, tilt: Floats) -> Floats:
+        """r (α(1+α) + β(1+β))."""
+        up, down = self._odds(tilt), self._odds(-tilt)
+        return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
+
+    def room(self, tilt: Floats, sign: int) -> Floats:
+        """The generating function lives on |s| < -ln φ."""
+        return -math.log(self.ratio) - sign * tilt
+
+    def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
+        """-(r/2) [ln(1 + 2α(1+α)c) + ln(1 + 2β(1+β)c)] with c = 1 - cos θ."""
+        up, down = self._odds(tilt), self._odds(-tilt)
+        chord = 4 * np.sin(0.5 * angle) ** 2
+        both = np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord)
+        return np.asarray(-0.5 * self.shape * both, dtype=np.float64)
+
+    def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
+        """r (arctan of the rising part - arctan of the falling part)."""
+        up, down = self._odds(tilt), self._odds(-tilt)
+        sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
+        rising = self.shape * np.arctan2(up * sine, 1 + up * versine)
+        falling = self.shape * np.arctan2(down * sine, 1 + down * versine)
+        return rising - falling, rising + falling
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedPair:
+    """(Y, Y + d) for Y ~ SGDL(r, φ), r >= 1: an `OrderedPair` with a row for each d."""
+
+    law: SgdlLaw
+    distance: Floats
+
+    def rows(self, index: NDArray[np.intp]) -> ShiftedPair:
+        """The pairs of some rows."""
+        return ShiftedPair(self.law, self.distance[index])
+
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.distance)
+
+    def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
+        """ln P(Y <= t), ln P(Y <= t - d)."""
+        return log_cdf(self.law, threshold), log_cdf(self.law, threshold - self.distance)
+
+    def log_ratio(self, threshold: Floats) -> LogValues:
+        """ln P(t)/P(t - d); infinite where less than e^-100 remains below t, which is charged to `TINY`."""
+        floor = -float(table_length(self.law.shape, self.law.ratio))
+        inside = np.maximum(threshold, floor)
+        near, far = log_pmf(self.law, inside), log_pmf(self.law, inside - self.distance)
+        lost = threshold < floor
+        low, high = near.low - far.high, near.high - far.low
+        return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))
+
+    def guess(self, epsilon: Floats) -> Floats:
+        """Midpoint of the tilted means at s = -E/d."""
+        tilt = -np.minimum(epsilon / self.distance, 0.999 * self.law.room(np.zeros(1), 1))
+        return self.law.mean(tilt) + 0.5 * self.distance
+
+    def spread(self) -> Floats:
+        """Standard deviation of Y."""
+        return np.full_like(self.distance, math.sqrt(float(self.law.variance(np.zeros(1))[0])))
+
+    def shift(self) -> Floats:
+        """d."""
+        return self.distance
+
+
+@dataclass(frozen=True, slots=True)
+class ContourNoise:
+    """`SumNoise` for large r."""
+
+    law: SgdlLaw
+
+    def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
+        """HS_E(d), (never below, never above) the truth."""
+        found = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
+        return found.upper, found.lower
+
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+        """Smallest E for δ, (certified, attained)."""
+        return least_epsilon(ShiftedPair(self.law, distance.astype(np.float64)), delta, clamped)
+
+
+@dataclass(frozen=True, slots=True)
+class NoNoise:
+    """φ = 0 in double precision (ε above 745): the sum is revealed."""
+
+    def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """1 from above, nothing from below."""
+        return np.ones_like(epsilon), np.zeros_like(epsilon)
+
+    def least(
+        self,
+        distance: NDArray[np.int64],
+        delta: Floats | float,  # noqa: ARG002
+        clamped: float,  # noqa: ARG002
+    ) -> tuple[Floats, Floats]:
+        """No E is enough."""
+        return np.full(len(distance), np.inf), np.zeros(len(distance))
+
+
+def rounded_shape(shape: Fraction) -> float:
+    """r as a double, rounded down: never more noise than in truth."""
+    return math.nextafter(float(shape), 0.0) if Fraction(float(shape)) > shape else float(shape)
+
+
+@lru_cache(maxsize=16)
+def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
+    """The law SGDL(r, exp(-epsilon)) in the representation that is exact enough and fast.
+
+    Args:
+        shape: r = honest users times their share, in (0, 1e9].
+        epsilon: nats, > 0.
+
+    Raises:
+        CannotCertify: r < 1 and ε so small that the law has more than two million relevant points.
+    """
+    ratio, size = rounded_ratio(epsilon), rounded_shape(shape)
+    if ratio == 0.0:
+        return NoNoise()
+    needed = table_length(size, ratio)
+    if needed <= SHORT_TABLE:
+        return build_table(size, ratio, needed)
+    if size >= CONTOUR_FROM or (size >= 8 and needed > LONGEST_TABLE):
+        return ContourNoise(SgdlLaw(size, ratio))
+    if size >= 1 and needed > LONGEST_TABLE:
+        # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser. Without a
+        # table only what is pure is certified.
+        needed = table_length(1.0, ratio)
+        return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
+    if needed > LONGEST_SMALL_TABLE:
+        raise CannotCertify(
+            f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about {needed} relevant "
+            f"values, above {LONGEST_SMALL_TABLE}; take a larger epsilon or more honest users"
+        )
+    return build_table(size, ratio, needed)
+
+
+def table_length(shape: float, ratio: float) -> int:
+    """Points beyond which less than e^-100 remains: Chernoff's bound at nine tenths of the largest tilt."""
+    rate = -math.log(ratio)
+    return math.ceil((100.0 + 1.7 * shape) / (0.9 * rate)) + 8
+
+
+__all__ = ["ContourNoise", "NoiseTable", "SumNoise", "rounded_ratio", "rounded_shape", "sum_noise"]

@@ -1,0 +1,244 @@
+"""Hockey-stick divergence of two ordered laws on the integers that are known by generating functions.
+
+P and Q must have a falling likelihood ratio P(y)/Q(y) (docs/accounting.md, Proposition S1: sums of independent
+log-concave variables of which some are shifted upward). Then HS_E(P||Q) = max_t P(Y <= t) - e^E Q(Y <= t),
+attained at the last t where the ratio is at least e^E. Everything is vectorised over rows (Proposition S4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_privacy.primitives.contour import Floats, LogValues
+
+TINY = 1e-40
+"""Charged to every upper bound for the mass outside tabulated laws, which is below exp(-100)."""
+
+_NEWTON_STEPS = 60
+"""Newton steps at most; 5 to 10 are usual."""
+
+_QUICK_STEPS = 12
+"""Steps that may be taken on ln HS."""
+
+_UNNOTICED = 1e-9
+"""Share of HS that doubt about a few points may add without a closer look at their mass."""
+
+_OVERSHOOTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
+"""Relative enlargements of a solved ε that are tried, in turn, until its δ is verified from above."""
+
+
+class OrderedPair(Protocol):
+    """Rows of pairs (P, Q), P below Q in the likelihood-ratio order."""
+
+    def rows(self, index: NDArray[np.intp]) -> OrderedPair:
+        """The pairs of some rows."""
+
+    def count(self) -> int:
+        """Number of rows."""
+
+    def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
+        """ln P(Y <= t) and ln Q(Y <= t)."""
+
+    def log_ratio(self, threshold: Floats) -> LogValues:
+        """ln P(t)/Q(t), bracketed; +inf below the support, -inf above it."""
+
+    def guess(self, epsilon: Floats) -> Floats:
+        """A threshold near the last one whose ratio is at least e^E; it need not be exact."""
+
+    def spread(self) -> Floats:
+        """Standard deviation of P, roughly."""
+
+    def shift(self) -> Floats:
+        """Difference of the means of Q and P, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """HS_E(P||Q) from both sides, and the slope information of the best threshold."""
+
+    upper: Floats
+    lower: Floats
+    first: LogValues
+    second: LogValues
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """The last integer whose computed log ratio is at least ε, and the log ratios there and one above."""
+
+    last: Floats
+    inside: LogValues
+    outside: LogValues
+
+
+class _Bracket:
+    """Rows of low < high with their log ratios, narrowed until low is the last with a ratio of at least ε."""
+
+    def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
+        self.pair, self.epsilon = pair, epsilon
+        self.low = np.floor(pair.guess(epsilon))
+        self.high = self.low + 1.0
+        self.at_low, self.at_high = pair.log_ratio(self.low), pair.log_ratio(self.high)
+
+    def widen(self, reach: float) -> bool:
+        """Moves every row that lies to one side of its edge; whether there was any."""
+        too_high = self.at_low.low < self.epsilon
+        moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
+        down, up = moved[too_high[moved]], moved[~too_high[moved]]
+        self.high[down], self.low[up] = self.low[down], self.high[up]
+        _copy(self.at_low, self.at_high, down)
+        _copy(self.at_high, self.at_low, up)
+        self.low[down] -= reach
+        self.high[up] += reach
+        self._evaluate(self.at_low, self.low, down)
+        self._evaluate(self.at_high, self.high, up)
+        return bool(moved.size)
+
+    def halve(self) -> bool:
+        """Halves every row that is wider than 1; whether there was any."""
+        wide = np.flatnonzero(self.high - self.low > 1.0)
+        if not wide.size:
+            return False
+        middle = np.floor(0.5 * (self.low[wide] + self.high[wide]))
+        ratio = self.pair.rows(wide).log_ratio(middle)
+        holds = ratio.low >= self.epsilon[wide]
+        for ends, at, rows in ((self.low, self.at_low, holds), (self.high, self.at_high, ~holds)):
+            ends[wide[rows]] = middle[rows]
+            at.low[wide[rows]], at.high[wide[rows]] = ratio.low[rows], ratio.high[rows]
+        return True
+
+    def _evaluate(self, at: LogValues, ends: Floats, rows: NDArray[np.intp]) -> None:
+        if rows.size:
+            found = self.pair.rows(rows).log_ratio(ends[rows])
+            at.low[rows], at.high[rows] = found.low, found.high
+
+
+def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
+    target.low[rows], target.high[rows] = source.low[rows], source.high[rows]
+
+
+def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
+    """By a bracket around the guess, widened, then halved."""
+    bracket = _Bracket(pair, epsilon)
+    for doubling in range(64):
+        if not bracket.widen(2.0 ** (doubling + 1)):
+            break
+    while bracket.halve():
+        pass
+    return _Edge(bracket.low, bracket.at_low, bracket.at_high)
+
+
+def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]) -> Floats:
+    """P(Y <= t + R) where the ratio at t + R is certainly smaller than e^E, else 1; only for rows that matter."""
+    mass = np.ones_like(best)
+    rows = np.flatnonzero(matters)
+    if rows.size:
+        part = pair.rows(rows)
+        beyond = best[rows] + 1.0 + np.ceil(part.spread() / 64.0)
+        clear = part.log_ratio(beyond).high < epsilon[rows]
+        mass[rows] = np.where(clear, np.exp(np.minimum(part.cdf(beyond)[0].high, 0.0)), 1.0)
+    return mass
+
+
+def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
+    """HS_E(P||Q) for each row, E >= 0 in nats (total), bracketed; shape (rows,).
+
+    At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above it exceed
+    e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of their mass, and all
+    of them lie below t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is
+    charged. Source: docs/accounting.md, Proposition S4.
+    """
+    edge = _last_at_least(pair, epsilon)
+    first, second = pair.cdf(edge.last)
+    lack = np.clip(epsilon - edge.inside.low, 0.0, 50.0)
+    excess = np.clip(edge.outside.high - epsilon, 0.0, 1.0)
+    error = np.expm1(lack) + excess
+    with np.errstate(over="ignore"):
+        upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0))
+        lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
+    upper += error * _mass_in_doubt(pair, epsilon, edge.last, error > _UNNOTICED * upper) + TINY
+    upper = upper * (1.0 + 1e-14)
+    return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
+
+
+def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0) -> tuple[Floats, Floats]:
+    """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
+
+    Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the probability that
+    somebody's noise is cut. Certified is inf where no E is enough, and never below the truth; attained is the
+    E below which the lower bound of HS exceeds δ (c plays no part in it), never above the truth.
+    Source: docs/accounting.md, Propositions S4 and S6.
+    """
+    cut = np.broadcast_to(np.asarray(clamped, dtype=np.float64), (pair.count(),)).copy()
+    goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), cut.shape).copy()
+    solved, attained = _newton(pair, goal, cut)
+    certified = np.full(pair.count(), np.inf)
+    open_rows = np.flatnonzero(np.isfinite(solved))
+    for overshoot in _OVERSHOOTS:
+        if not open_rows.size:
+            break
+        trial = solved[open_rows] * (1.0 + overshoot) + 1e-15
+        upper = hockey_stick(pair.rows(open_rows), trial).upper
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.where(cut[open_rows] > 0, cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12), 0.0)
+        good = upper + grown <= goal[open_rows]
+        certified[open_rows[good]] = trial[good]
+        open_rows = open_rows[~good]
+    return certified, attained
+
+
+def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floats]:
+    """The root of HS_E + c(1 + e^E) - δ from the left (inf: none), and the best lower bound of the c = 0 root.
+
+    The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln HS, which is
+    nearly quadratic in E, and then on HS.
+    """
+    slope = pair.shift() / np.maximum(pair.spread(), 1e-3)
+    start = slope * (0.5 * slope + 0.85 * np.sqrt(-np.log(delta)))
+    epsilon, attained = _solve(pair, delta, np.zeros_like(cut), start, logarithmic=True)
+    if not (cut > 0).any():
+        return epsilon, attained
+    # At the wanted root, which is not below this one, clamping alone must leave something of δ.
+    with np.errstate(over="ignore"):
+        hopeless = cut * (1.0 + np.exp(epsilon)) > delta
+    start = np.where(hopeless, np.inf, epsilon)
+    return _solve(pair, delta, cut, start, logarithmic=False)[0], attained
+
+
+def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool) -> tuple[Floats, Floats]:
+    epsilon, attained = start.copy(), np.zeros_like(start)
+    result = np.full_like(start, np.inf)
+    active = np.flatnonzero(np.isfinite(start))
+    for count in range(_NEWTON_STEPS):
+        if not active.size:
+            break
+        now, goal = epsilon[active], delta[active]
+        found = hockey_stick(pair.rows(active), now)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            gain = np.log(np.exp(found.first.low) - goal) - found.second.high
+            top = np.exp(found.first.high) + cut[active] - goal
+            bottom = np.exp(found.second.low) - cut[active]
+            step = np.log(top) - np.log(bottom)
+            excess = np.log(found.upper / goal)
+            quick = now + excess * np.exp(np.log(found.upper) - now - found.second.low)
+        attained[active] = np.maximum(attained[active], np.where(np.isfinite(gain), gain, 0.0))
+        # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be met.
+        nowhere = (top > 0) & (bottom <= 0)
+        step = np.where(top <= 0, 0.0, np.where(nowhere, np.inf, np.maximum(step, 0.0)))
+        if logarithmic and count < _QUICK_STEPS:
+            usable = (np.abs(excess) > 0.05) & np.isfinite(quick)
+            step = np.where(usable, np.clip(quick, 0.5 * now, 2.0 * now + 0.1), step)
+        # Nothing is gained below about the width of the bracket of HS itself.
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = found.upper + np.where(cut[active] > 0, cut[active] * (1.0 + np.exp(now)), 0.0)
+        resolved = np.abs(value - goal) <= 2.0 * (found.upper - found.lower)
+        settled = nowhere | resolved | (np.abs(step - now) <= 1e-11 * step)
+        step = np.where(resolved, now, step)
+        result[active] = step
+        epsilon[active] = np.where(nowhere, now, step)
+        active = active[~settled]
+    return result, attained

@@ -1,0 +1,220 @@
+"""The law SGDL(r, φ) tabulated point by point, for sums of moderate size and any real r > 0.
+
+With ρ_m = P(m)/P(m-1) the law satisfies ρ_m = φ(m-1+r) / ((1+φ²)m - φ(m+1-r)ρ_{m+1}); run downward from a
+bracket of ρ at the far end the recurrence contracts, so it is started anywhere in the bracket and its error is
+bounded on the way. No factorials, no cancellation; tails come from the same run. docs/accounting.md,
+Proposition S2 (shape of the law) and S3 (error).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues
+from shuffledp_privacy.primitives.pairs import TINY, hockey_stick, least_epsilon
+
+_STEP_ERROR = 16 * UNIT
+"""Relative rounding error of one step of the recurrence, its denominator included."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseTable:
+    """P(0..W) and P(Y >= m), m = 0..W, as logarithms with one common error `margin`; a `SumNoise`."""
+
+    shape: float
+    ratio: float
+    log_pmf: Floats
+    log_tail: Floats
+    margin: float
+
+    @property
+    def last(self) -> int:
+        """W."""
+        return len(self.log_pmf) - 1
+
+    def mass(self, point: Floats) -> LogValues:
+        """ln P(|y|); beyond W by the ratios φ and φ(r+m-1)/m between which ρ_m lies (Proposition S2)."""
+        return self._extended(self.log_pmf, np.abs(point))
+
+    def at_least(self, point: Floats) -> LogValues:
+        """ln P(Y >= m) for any integer m."""
+        right = self._extended(self.log_tail, np.maximum(point, 0.0))
+        inner = self._extended(self.log_tail, np.maximum(1.0 - point, 0.0))
+        with np.errstate(divide="ignore"):
+            low = np.log1p(-np.exp(np.minimum(inner.high, -1e-300)))
+            high = np.log1p(-np.exp(inner.low))
+        slack = 4 * UNIT
+        return LogValues(np.where(point > 0, right.low, low - slack), np.where(point > 0, right.high, high + slack))
+
+    def _extended(self, values: Floats, point: Floats) -> LogValues:
+        inside = np.minimum(point, self.last).astype(np.int64)
+        beyond = np.maximum(point - self.last, 0.0)
+        flat = beyond * math.log(self.ratio)
+        # Π (1 + (r-1)/i) over W < i <= m is at most (m/W)^(r-1) for r >= 1 and at least that for r < 1.
+        bent = flat + (self.shape - 1.0) * np.log(np.maximum(point, self.last) / self.last)
+        base = values[inside]
+        slack = self.margin + 4 * UNIT * np.abs(flat)
+        return LogValues(base + np.minimum(flat, bent) - slack, base + np.maximum(flat, bent) + slack)
+
+    def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
+        """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
+        steps = distance.astype(np.float64)
+        if self.shape >= 1.0:
+            found = hockey_stick(TablePair(self, steps), epsilon)
+            return found.upper, found.lower
+        return self._spiky(steps, epsilon)
+
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
+        if self.shape >= 1.0:
+            return least_epsilon(TablePair(self, distance.astype(np.float64)), delta, clamped)
+        return self._bisect(distance, delta, clamped)
+
+    def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
+        """r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""
+        peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
+        left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
+        right = self._edge(steps, epsilon, 1, np.floor(steps / 2))
+        inner_low = -np.expm1(np.logaddexp(self.at_least(left + 1).high, self.at_least(right + 1).high))
+        inner_high = -np.expm1(np.logaddexp(self.at_least(left + 1).low, self.at_least(right + 1).low))
+        near, far = self.at_least(steps - right), self.at_least(steps + left + 1)
+        single = self.mass(steps - right).low
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            other_low = np.fmax(near.low + np.log1p(-np.exp(far.high - near.low)), single)
+            minus_low = np.exp(np.minimum(epsilon + other_low, 700.0))
+            other_high = near.high + np.log1p(-np.exp(far.low - near.high))
+            minus_high = np.exp(np.minimum(epsilon + other_high, 700.0)) * (1.0 + 1e-12)
+        upper = inner_high - minus_low + 4 * self.margin + 8 * UNIT + TINY
+        upper = np.where(epsilon > peak, TINY, np.clip(upper, 0.0, 1.0))
+        lower = np.clip(inner_low - minus_high - 8 * UNIT, 0.0, 1.0)
+        return upper, lower
+
+    def _edge(self, steps: Floats, epsilon: Floats, sign: int, limit: Floats) -> Floats:
+        """The last m in 0..limit whose ln P(±m)/P(±m - d) is at least ε; the ratio falls with m."""
+        low, high = np.zeros_like(steps), limit + 1
+        while (high - low > 1).any():
+            middle = np.floor(0.5 * (low + high))
+            ratio = self.mass(middle).low - self.mass(sign * middle - steps).low
+            holds = (ratio >= epsilon) & (middle <= limit)
+            low, high = np.where(holds, middle, low), np.where(holds, high, middle)
+        return low
+
+    def _bisect(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+        """Both inverses for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
+        steps = distance.astype(np.float64)
+        peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
+        with np.errstate(over="ignore"):
+            # The bound is convex in e^E: beyond the E where the clamping part alone is delta/2 look no further.
+            roof = np.minimum(
+                peak, np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf
+            )
+        certified, attained = np.zeros_like(steps), np.zeros_like(steps)
+        best = np.full_like(steps, np.inf)
+        high, low = roof.copy(), roof.copy()
+        best = np.where(self._total(distance, roof, clamped) <= delta, roof, best)
+        for _ in range(48):
+            middle = 0.5 * (certified + high)
+            good = self._total(distance, middle, clamped) <= delta
+            best = np.where(good, np.minimum(best, middle), best)
+            certified, high = np.where(good, certified, middle), np.where(good, middle, high)
+            middle = 0.5 * (attained + low)
+            above = self.divergence(distance, middle)[1] >= delta
+            attained, low = np.where(above, middle, attained), np.where(above, low, middle)
+        nothing = self._total(distance, np.zeros_like(steps), clamped) <= delta
+        return np.where(nothing, 0.0, best), attained
+
+    def _total(self, distance: NDArray[np.int64], epsilon: Floats, clamped: float) -> Floats:
+        upper = self.divergence(distance, epsilon)[0]
+        if clamped == 0.0:
+            return upper
+        with np.errstate(over="ignore"):
+            return upper + clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePair:
+    """(Y, Y + d) for a tabulated Y with r >= 1: an `OrderedPair` with a row for each d."""
+
+    table: NoiseTable
+    distance: Floats
+
+    def rows(self, index: NDArray[np.intp]) -> TablePair:
+        """The pairs of some rows."""
+        return TablePair(self.table, self.distance[index])
+
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.distance)
+
+    def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
+        """ln P(Y <= t), ln P(Y <= t - d), by symmetry."""
+        return self.table.at_least(-threshold), self.table.at_least(self.distance - threshold)
+
+    def log_ratio(self, threshold: Floats) -> LogValues:
+        """ln P(t)/P(t - d), of the law continued beyond W by the ratio φ, which is log-concave too.
+
+        Below -W it is called infinite: that mass is charged to `TINY`, and the search for a threshold ends.
+        """
+        far = threshold - self.distance
+        ratio = self.table.mass(threshold).low - self.table.mass(far).low
+        beyond = np.maximum(np.maximum(np.abs(threshold), np.abs(far)) - self.table.last, 0.0)
+        error = 2 * self.table.margin + 16 * UNIT * beyond * -math.log(self.table.ratio)
+        lost = threshold < -self.table.last
+        return LogValues(np.where(lost, np.inf, ratio - error), np.where(lost, np.inf, ratio + error))
+
+    def guess(self, epsilon: Floats) -> Floats:
+        """The middle: bisection finds the rest."""
+        return np.floor(0.5 * self.distance) + 0.0 * epsilon
+
+    def spread(self) -> Floats:
+        """Standard deviation of Y."""
+        deviation = math.sqrt(2 * self.table.shape * self.table.ratio) / (1 - self.table.ratio)
+        return np.full_like(self.distance, deviation)
+
+    def shift(self) -> Floats:
+        """d."""
+        return self.distance
+
+
+@lru_cache(maxsize=8)
+def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
+    """SGDL(r, φ) on 0..length with a stated relative error. Pure; r > 0, 0 < φ < 1, length >= 1.
+
+    The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m ratios make
+    P(m), so the margin is the number of points times the largest error. Source: Propositions S2 and S3.
+    """
+    first = length + math.ceil(40.0 / -math.log(ratio))
+    ratios, tails, worst = _recurrence(shape, ratio, first, length)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
+    total = math.log1p(2 * ratios[1] * tails[1])
+    sums = UNIT * (length * 2.0 + 4 * float(np.abs(logs[-1])) * math.sqrt(length))
+    margin = (first + 2) * (worst + 4 * UNIT) + sums + 16 * UNIT
+    log_pmf = logs - total
+    log_pmf.setflags(write=False)
+    log_tail = log_pmf + np.log(tails)
+    log_tail.setflags(write=False)
+    return NoiseTable(shape, ratio, log_pmf, log_tail, margin)
+
+
+def _recurrence(shape: float, ratio: float, first: int, length: int) -> tuple[Floats, Floats, float]:
+    """ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error of a ρ_m there."""
+    ratios, tails = np.zeros(length + 1), np.ones(length + 1)
+    square = 1.0 + ratio * ratio
+    below = 1.0 - shape
+    following, stack = ratio, 1.0 / (1.0 - ratio)
+    error, worst = abs(below) / first, 0.0
+    for m in range(first, 0, -1):
+        current = ratio * (m - below) / (square * m - ratio * (m + below) * following)
+        error = error * abs(m + below) / (m - below) * current * following + _STEP_ERROR
+        if m <= length:
+            ratios[m], tails[m] = current, stack
+            worst = max(worst, error)
+        stack = 1.0 + current * stack
+        following = current
+    tails[0] = stack
+    return ratios, tails, worst

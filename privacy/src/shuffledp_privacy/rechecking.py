@@ -1,0 +1,77 @@
+"""The check of a certificate against its own parameters: every number in it is computed again.
+
+Pure: who signed it and what time it is are the caller's. docs/accounting.md says what each `basis` rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from shuffledp_core.documents.losses import Losses
+from shuffledp_core.documents.models import Certificate
+from shuffledp_core.errors import DocumentError, ExpiredDocumentError
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analysis import Cost, analyse, largest_distance
+from shuffledp_privacy.bounds import Setting
+
+SLACK: Final = 2e-6
+"""Relative difference that a recheck forgives: twice the tolerance to which the numerics search for ε."""
+
+
+def recheck(claimed: Certificate, now: int | None = None) -> None:
+    """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
+
+    1. It may still be relied upon.
+    2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change, and the reports
+       that the lost messages come from are not counted on as whole.
+    3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
+
+    Args:
+        claimed: its signature is verified already.
+        now: milliseconds since 1970; None skips step 1, for the records of old rounds.
+
+    Raises:
+        ExpiredDocumentError: step 1.
+        DocumentError: a claim is better than the truth that is known; the message names it.
+        CannotCertify: no bound can be computed for these parameters at all.
+        UsageError: the parameters are outside the analysis' range.
+    """
+    if now is not None and now > claimed.expires_at:  # 1
+        raise ExpiredDocumentError(f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now")
+    epsilon = claimed.epsilon  # 2
+    if claimed.holds and epsilon.certified is None:
+        raise DocumentError("the certificate says that it holds but names no finite epsilon; do not rely on it")
+    if _number(epsilon.attained) > _number(epsilon.certified) * (1 + SLACK):
+        raise DocumentError(
+            f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
+            f"only {epsilon.certified} certified"
+        )
+    if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(claimed.mechanism):
+        raise DocumentError(
+            f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "
+            f"of {largest_distance(claimed.mechanism)}; do not rely on it"
+        )
+    losses = Losses(claimed.dropped, claimed.invalid)
+    most = claimed.users - losses.spoiled(claimed.mechanism.messages_per_user)
+    if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
+        raise DocumentError(
+            f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which lost {losses.dropped} "
+            f"and {losses.invalid} messages: at most {most} are whole; do not rely on it"
+        )
+    setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
+    found = analyse(Cost(claimed.mechanism, setting, claimed.delta))
+    for name, said, truth in (
+        ("epsilon", epsilon.certified, found.bounds.certified),
+        ("epsilon with all nodes corrupt", claimed.corrupted.epsilon, found.corrupted.epsilon),
+        ("delta with all nodes corrupt", claimed.corrupted.delta, found.corrupted.delta),
+        ("standard error", claimed.standard_error, found.standard_error),
+    ):
+        if not _number(said) >= truth * (1 - SLACK):
+            raise DocumentError(
+                f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"
+            )
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

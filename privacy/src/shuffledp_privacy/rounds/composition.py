@@ -1,0 +1,337 @@
+"""Several rounds on the same people: what they leak together.
+
+Each round's certified curve is put on a grid as a privacy loss distribution and convolved (docs/accounting.md,
+propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
+smallest of these sound bounds. What a round asks may depend on earlier answers; its spec and setting may not.
+
+The changed user's value moves by the same distance d in every round, as far as the round's domain goes, and the
+worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common to all rounds: one that was
+certified for smaller distances leaks at the larger ones as well, so it is analysed anew for them (C7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
+    Bounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_privacy.rounds.cover import worst_over_distances
+from shuffledp_privacy.rounds.loss_distribution import (
+    SMALLEST_DELTA,
+    STEPS,
+    Repeated,
+    compose_curves,
+)
+from shuffledp_privacy.rounds.shifts import Shifts, shifts_of
+from shuffledp_privacy.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
+from shuffledp_privacy.rounds.tilted import Composed
+
+METRIC_STEPS = 100
+"""Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`."""
+
+MOST_SHARES = 64
+"""Rounds beyond which splitting δ equally is never worth its evaluations."""
+
+LARGEST_TIMES = 10**6
+"""Most repetitions of one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round, repeated.
+
+    Attributes:
+        spec: any spec that registers `certified_curve`.
+        setting: who reports in one round; with subsampling, the users drawn.
+        times: how often the round is run on the same people, 1 to 1,000,000.
+        rate: γ in (0, 1], the chance that the changed user is drawn, as in `subsampling.subsampled_curve`.
+    """
+
+    spec: object
+    setting: Setting
+    times: int = 1
+    rate: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.times <= LARGEST_TIMES:
+            raise UsageError(f"a round is repeated 1 to {LARGEST_TIMES:,} times, not {self.times}")
+        check_rate(self.rate)
+
+
+@singledispatch
+def grows_with_distance(spec: object) -> bool:  # noqa: ARG001
+    """Whether the curve at distance d + 1 is nowhere below the one at d (proposition C7).
+
+    Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
+    """
+    return False
+
+
+@grows_with_distance.register(KRRHistogram)
+@grows_with_distance.register(RRShuffle)
+@grows_with_distance.register(GeoShuffle)
+@grows_with_distance.register(SGDLShuffle)
+def _(spec: object) -> bool:  # noqa: ARG001
+    return True
+
+
+def largest_distance(rounds: Sequence[Round]) -> int:
+    """d_max of all rounds together: the largest |x - x'| that some round's domain and setting allow, at least 1."""
+    limits = [r.setting.max_distance for r in rounds]
+    domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
+    return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
+
+
+def _at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
+    """The rounds, each stated for the largest distance of all that its own domain allows (proposition C7)."""
+    d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
+    for item in rounds:
+        stated = _stated_for(item, min(d_max, _widest(item, d_max)))
+        key = (stated.spec, stated.setting, stated.rate)
+        alike[key] = alike.get(key, 0) + stated.times
+    # Rounds that are alike now are one, repeated: one curve for all of them.
+    return tuple(
+        Round(spec, setting, min(LARGEST_TIMES, times - done), rate)
+        for (spec, setting, rate), times in alike.items()
+        for done in range(0, times, LARGEST_TIMES)
+    )
+
+
+def _stated_for(item: Round, distance: int) -> Round:
+    if item.setting.max_distance in {None, distance}:
+        return item
+    return replace(item, setting=replace(item.setting, max_distance=distance))
+
+
+def _widest(item: Round, otherwise: int) -> int:
+    """The largest |x - x'| in the round's domain; `otherwise` where the spec has none and distances do not matter."""
+    return max(1, int(getattr(item.spec, "domain", otherwise + 1)) - 1)
+
+
+def _curve(item: Round, low: int, high: int) -> Curve:
+    """δ at ε >= 0 of one round for a change by any distance in low..high, or as far as its domain goes."""
+    widest = _widest(item, high)
+    near = _unsampled(item, low if low <= widest else 1, min(high, widest))
+    if item.rate == 1:
+        return near
+    # Who is drawn in the changed user's place may hold any value, however near the change is.
+    covers_all = high >= widest and (low == 1 or grows_with_distance(item.spec))
+    return subsampled_curve(near, item.rate, None if covers_all else _unsampled(item, 1, widest))
+
+
+def _unsampled(item: Round, low: int, high: int) -> Curve:
+    distances = range(high, high + 1) if grows_with_distance(item.spec) else range(low, high + 1)
+
+    def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = certified_curve(item.spec, item.setting, distances[0], epsilons)
+        for distance in distances[1:]:
+            values = np.maximum(values, certified_curve(item.spec, item.setting, distance, epsilons))
+        return values
+
+    return curve
+
+
+def _composed(rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS) -> Composed:
+    return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta, steps)
+
+
+def _adjacency(rounds: Sequence[Round]) -> Adjacency:
+    if not rounds:
+        raise UsageError("composition needs at least one round")
+    for r in rounds:
+        if certified_curve.dispatch(type(r.spec)) is certified_curve.dispatch(object):
+            raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
+    kinds = {r.setting.adjacency for r in rounds}
+    if len(kinds) > 1:
+        raise UsageError("all rounds that are composed must have the same adjacency")
+    return kinds.pop()
+
+
+def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int) -> float:
+    d_max = largest_distance(rounds)
+    if adjacency is Adjacency.STANDARD:
+        return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+    shifts = _shifts(rounds, d_max)
+    if shifts is not None:
+        return shifts.epsilon(delta, steps)
+    # The cover is looser than the grid: a coarser one is good enough for each of its many intervals.
+    coarse = min(steps, METRIC_STEPS)
+    totals: dict[tuple[int, int], float] = {}
+
+    def ceiling(low: int, high: int) -> float:
+        key = _interval(rounds, low, high)
+        if key not in totals:
+            totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
+        return totals[key] / low
+
+    return worst_over_distances(ceiling, d_max)
+
+
+def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
+    if any(r.rate != 1 for r in rounds):
+        return None
+    return shifts_of([(r.spec, r.setting, r.times) for r in rounds], d_max)
+
+
+def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
+    """What an interval's curve depends on: its end alone where all curves grow with the distance."""
+    return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
+
+
+def _by_shares(rounds: Sequence[Round], delta: float) -> float:
+    """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
+    total = sum(r.times for r in rounds)
+    share = delta / total * (1 - 2.0**-50)
+    if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
+        return math.inf
+    try:
+        summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
+    except (CannotCertify, UsageError):
+        return math.inf
+    return summed * (1 + 2.0**-50 * (len(rounds) + 2))
+
+
+def _pure(item: Round) -> float:
+    """The ε one round keeps at δ = 0, on a random subset if it has one; `math.inf` for none (proposition C6)."""
+    found = _pure_unsampled(item.spec, item.setting)
+    # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
+    if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
+        return found
+    anyone = _pure_unsampled(item.spec, replace(item.setting, max_distance=None))
+    return min(found, subsampled_epsilon(anyone, item.rate))
+
+
+def _pure_unsampled(spec: object, setting: Setting) -> float:
+    """The ε at δ = 0 from the round's own analysis or from the local view; `math.inf` for none."""
+    found = math.inf
+    for question in (epsilon_bounds, corrupted_bounds):
+        try:
+            answer = question(spec, setting, 0.0)
+        except (CannotCertify, UsageError):
+            continue
+        if isinstance(answer, Bounds):
+            found = min(found, answer.certified)
+        elif answer.delta == 0:
+            found = min(found, answer.epsilon)
+    return found
+
+
+def _by_addition(rounds: Sequence[Round]) -> float:
+    """Sum of the rounds' pure ε (proposition C6), `math.inf` where a round has none."""
+    return sum(r.times * _pure(r) for r in rounds) * (1 + 2.0**-50 * (len(rounds) + 2))
+
+
+def _is_single(rounds: Sequence[Round]) -> bool:
+    return len(rounds) == 1 and rounds[0].times == 1 and rounds[0].rate == 1
+
+
+def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[str, ...]:
+    basis = [name]
+    if any(r.rate < 1 for r in rounds):
+        basis.append("C5: fixed-size subsampling")
+    if adjacency is Adjacency.METRIC:
+        basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
+    return tuple(basis)
+
+
+def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tuple[float, tuple[str, ...]]:
+    adjacency = _adjacency(rounds)
+    if not 0 <= delta <= 1:
+        raise UsageError(f"delta must be from 0 to 1, not {delta}")
+    added, convolved = _by_addition(rounds), math.inf
+    reason = "the tails of the rounds already exceed delta; ask for a larger delta"
+    try:
+        convolved = _by_distribution(rounds, adjacency, delta, steps)
+    except CannotCertify as refusal:
+        reason = str(refusal)
+    shared = _by_shares(rounds, delta)
+    best = min(added, shared, convolved)
+    if math.isinf(best):
+        raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
+    names = {
+        added: "C6: pure guarantees added",
+        shared: "C6: guarantees at equal shares of delta added",
+        convolved: "C1-C4: privacy loss distributions convolved",
+    }
+    return best, _basis(names[best], adjacency, rounds)
+
+
+def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
+    """ε of all rounds together at δ, from both sides.
+
+    Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the largest that
+    one round alone attains without subsampling, hence far below for many rounds. Nats, >= 0, per unit of
+    distance under metric adjacency.
+
+    Args:
+        rounds: at least one, all with the same adjacency.
+        delta: in [0, 1]; 0 asks for a pure guarantee.
+
+    Raises:
+        UsageError: for no rounds, mixed adjacency, or δ outside [0, 1].
+        CannotCertify: where no bound is finite, with the reason.
+    """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
+    _adjacency(rounds)
+    rounds = _at_common_distance(rounds)
+    best, basis = _certified(rounds, delta)
+    attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
+    return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
+
+
+def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> float:
+    """The certified ε of all rounds together at δ; arguments, unit and errors as in `compose_bounds`.
+
+    Fewer `steps` are faster and looser, never unsound (`loss_distribution.compose_curves`).
+    """
+    if _is_single(rounds):
+        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
+    _adjacency(rounds)
+    return _certified(_at_common_distance(rounds), delta, steps)[0]
+
+
+def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
+    """The certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
+
+    Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
+
+    Raises:
+        UsageError: for no rounds, mixed adjacency, or a negative ε.
+    """
+    adjacency = _adjacency(rounds)
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+    if _is_single(rounds):
+        return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
+    rounds = _at_common_distance(rounds)
+    d_max = largest_distance(rounds)
+    shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
+
+    def resolved_at(scale: float) -> float:
+        if shifts is not None:
+            return shifts.delta(epsilon, scale, STEPS)
+        if adjacency is Adjacency.STANDARD:
+            return _composed(rounds, 1, d_max, scale).delta(epsilon)
+        return worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
+
+    coarse = resolved_at(1e-6)
+    if coarse >= 1e-7:
+        return coarse
+    return min(coarse, resolved_at(max(coarse, SMALLEST_DELTA)))

@@ -1,0 +1,190 @@
+"""Privacy filters: what rounds cost together whose parameters may depend on the results of earlier rounds.
+
+Each filter gives a round a cost that does not depend on the other rounds, and costs are added up (docs/accounting.md,
+propositions C13 to C15). One counts a round as a Gaussian mechanism that is nowhere better, the other as a pure
+guarantee; both may leak a little δ. They run side by side on parts of the budget's δ. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.central import gaussian_delta
+
+GAUSSIAN_SHARE: Final = 0.75
+"""Share of δ for the Gaussian filter; the pure one has the rest, where its curves have fallen steeply already."""
+
+LEAK_SHARE: Final = 0.25
+"""Share of the Gaussian filter's δ that the rounds may leak: what clamping costs, and tails above a Gaussian's."""
+
+QUANTILE_ROUNDING: Final = 2.0**-40
+"""Relative outward margin for one normal quantile, far above the error of `ndtri`."""
+
+UPWARD: Final = 1 + 2.0**-50
+"""Covers the handful of roundings in one elementary formula."""
+
+SMALLEST_DELTA: Final = 1e-12
+"""No budget below it: floating point cannot bracket the truth of a round's curve there."""
+
+LARGEST_VARIANCE: Final = 1e12
+"""Gaussian costs above it count as infinite."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Upper bounds of a privacy curve at ε >= 0, for both orders of the neighbours (C2, C3).
+
+    Attributes:
+        excess: e^ε - 1 at the nodes, rounded up; rising from 0.
+        deltas: δ there, in [0, 1], never below the truth; after the last node the last one holds.
+    """
+
+    excess: NDArray[np.float64]
+    deltas: NDArray[np.float64]
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ε (nats, >= 0) by chords, rounded up."""
+        excess = math.expm1(min(epsilon, 700.0)) * (1 - 2.0**-50)
+        return min(1.0, float(np.interp(excess, self.excess, self.deltas)) * UPWARD)
+
+    def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Slopes m and intercepts c of lines c - m e^ε: the hull's pieces, each a bound where it is one (C3)."""
+        kept = _hull(self.excess, self.deltas)
+        at, values = self.excess[kept], self.deltas[kept]
+        slopes = np.append((values[:-1] - values[1:]) / (at[1:] - at[:-1]), 0.0)
+        # Both ends of each piece lie under its line, whatever the rounding of the slope.
+        ends = np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:]) * UPWARD
+        return slopes, (np.append(ends, values[-1]) + slopes) * UPWARD
+
+
+def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Indices of the lower convex hull of the points, both ends included."""
+    kept: list[int] = []
+    for i, (x, y) in enumerate(zip(xs.tolist(), ys.tolist(), strict=True)):
+        while len(kept) >= 2:
+            a, b = kept[-2], kept[-1]
+            if (ys[b] - ys[a]) * (x - xs[b]) < (y - ys[b]) * (xs[b] - xs[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return np.array(kept, dtype=np.int64)
+
+
+def gaussian_cost(curve: Curve, leak: float) -> float:
+    """Least s found, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, is nowhere below the curve.
+
+    0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source: C14.
+    """
+    slopes, intercepts = curve.lines()
+
+    def fits(s: float) -> bool:
+        leaked = leak * s * (1 - 2.0**-50)
+        if leaked >= 1:
+            return True
+        above = (intercepts - leaked) / (1 - leaked) * UPWARD
+        binding = above > 0
+        if not binding.any():
+            return True
+        high = ndtri(np.minimum(above[binding], 1.0))
+        low = ndtri(np.minimum(slopes[binding] / (1 - leaked), 1.0))
+        with np.errstate(invalid="ignore"):  # both infinite: not a number, which fits nothing
+            apart = high - low + QUANTILE_ROUNDING * (np.abs(high) + np.abs(low))
+        return bool(np.all(apart <= math.sqrt(s)))
+
+    return _least(fits, LARGEST_VARIANCE) if curve.deltas[0] > 0 else 0.0
+
+
+def pure_cost(curve: Curve, leak: float) -> float:
+    """Least ε found, from above, for which the curve is at most `leak` ε there. Nats, >= 0. Source: C15."""
+    if curve.deltas[0] <= 0:
+        return 0.0
+    return _least(lambda epsilon: curve.delta(epsilon) <= leak * epsilon, 700.0)
+
+
+def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
+    """ε of N(0, 1) against N(√s, 1) that leaks `leaked` besides, at δ; rounded up, `math.inf` where there is none."""
+    left = (delta - leaked) * (1 - 2.0**-50)
+    if s == 0 and left >= 0:
+        return 0.0
+    if not (left > 0 and s < LARGEST_VARIANCE):
+        return math.inf
+    sigma = 1 / math.sqrt(s * UPWARD)
+    if gaussian_delta(sigma, 1.0, 0.0) <= left:
+        return 0.0
+    return _least(lambda epsilon: gaussian_delta(sigma, 1.0, epsilon) <= left, 4 * LARGEST_VARIANCE)
+
+
+def _least(fits: Callable[[float], bool], most: float) -> float:
+    """The smallest positive x found for which a monotone condition holds, from above; `math.inf` beyond `most`."""
+    low, high = -60.0, math.log(most)
+    if not fits(math.exp(high)):
+        return math.inf
+    for _ in range(48):
+        middle = 0.5 * (low + high)
+        if fits(math.exp(middle)):
+            high = middle
+        else:
+            low = middle
+    return math.exp(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a round, or several together, cost in each of the filters: s, and ε in nats. `math.inf`: too much."""
+
+    gaussian: float
+    pure: float
+
+    def __add__(self, other: Price) -> Price:
+        return Price((self.gaussian + other.gaussian) * UPWARD, (self.pure + other.pure) * UPWARD)
+
+    def times(self, count: int) -> Price:
+        """As often, one after the other."""
+        return Price(self.gaussian * count * UPWARD, self.pure * count * UPWARD)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Both filters of one budget, ε at δ in total; made by `of`. The leaks are δ for each unit of cost."""
+
+    epsilon: float
+    delta: float
+    gaussian_leak: float
+    pure_leak: float
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float) -> Self:
+        """The filters of a budget: they depend on it alone.
+
+        Raises:
+            UsageError: ε not above 0 and finite, δ not between 0 and 1.
+            CannotCertify: δ below `SMALLEST_DELTA`.
+        """
+        if not (0 < epsilon < math.inf and 0 < delta < 1):
+            raise UsageError(f"a filter needs a finite epsilon above 0 and delta in (0, 1), not {epsilon}, {delta}")
+        if delta < SMALLEST_DELTA:
+            raise CannotCertify(f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger delta")
+        ours = GAUSSIAN_SHARE * delta
+        kept = (1 - LEAK_SHARE) * ours
+        most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
+        return cls(epsilon, delta, LEAK_SHARE * ours / most, (1 - GAUSSIAN_SHARE) * delta / epsilon)
+
+    def price(self, curve: Curve) -> Price:
+        """What a round with this curve costs."""
+        return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
+
+    def spent(self, total: Price) -> tuple[float, str]:
+        """ε in all for rounds of this total price, and the proposition: at most `epsilon` where a filter admits it."""
+        leaked = total.gaussian * self.gaussian_leak * UPWARD
+        gaussian = gaussian_epsilon(total.gaussian, leaked, GAUSSIAN_SHARE * self.delta)
+        if gaussian <= total.pure:
+            return gaussian, "C14: filter, each round counted as a Gaussian mechanism"
+        return total.pure, "C15: filter, pure guarantees added"

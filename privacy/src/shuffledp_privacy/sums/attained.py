@@ -1,0 +1,147 @@
+"""Lower bounds for the noisy sums: the mechanism as it runs, clamping included, on one concrete dataset.
+
+Everybody holds 0 and one user changes from 0 to d; the sum of the clamped reports is computed by FFT with a
+bound on its error and compared on threshold events, which any adversary can see (docs/accounting.md,
+Proposition S9). Where that is too large, the unclamped sum less δ1 (1 + e^E) is a lower bound (S6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.primitives.noise import SumNoise
+
+LONGEST = 2**18
+"""Points of the FFT window at most."""
+
+_LOST = 1e-20
+"""Mass that may wrap around the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clamped:
+    """One user's clamped noise: pmf of N on -L..L (what is beyond is below 1e-30), padding, largest value."""
+
+    pmf: Floats
+    padding: int
+    max_value: int
+
+    def report(self, value: int) -> tuple[int, Floats]:
+        """Law of clamp(x + N, -c, k + c): its first point and its pmf."""
+        reach = (len(self.pmf) - 1) // 2
+        first, last = max(value - reach, -self.padding), min(value + reach, self.max_value + self.padding)
+        left, right = first - (value - reach), last - (value - reach)
+        law = self.pmf[left : right + 1].copy()
+        law[0] += self.pmf[:left].sum()
+        law[-1] += self.pmf[right + 1 :].sum()
+        return first, law
+
+
+@dataclass(frozen=True, slots=True)
+class ClampedSum:
+    """The sum of h clamped reports of 0, ready for one of them to be exchanged."""
+
+    user: Clamped
+    points: int
+    others: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
+    error: float
+
+    def law(self, value: int) -> Floats:
+        """pmf of the sum modulo `points`, index shifted by half a window, with one user at `value`."""
+        first, report = self.user.report(value)
+        row = np.zeros(self.points)
+        np.add.at(row, (first + np.arange(len(report))) % self.points, report)
+        joint = np.fft.irfft(self.others * np.fft.rfft(row), self.points)
+        return np.roll(np.maximum(joint, 0.0), self.points // 2)
+
+    def events(self, distance: int) -> tuple[Floats, Floats]:
+        """Probabilities of all threshold events under one dataset and under the other, both orders."""
+        near, far = self.law(0), self.law(distance)
+        low = (np.cumsum(near), np.cumsum(far))
+        high = (np.cumsum(far[::-1]), np.cumsum(near[::-1]))
+        both = (np.cumsum(near[::-1]), np.cumsum(far[::-1])), (np.cumsum(far), np.cumsum(near))
+        pairs = [low, high, *both]
+        return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+
+    def delta(self, distance: int, epsilon: float) -> float:
+        """Largest P(S) - e^E P'(S) over the events, less the error; E total, nats. Never above the truth."""
+        if epsilon > 700:
+            return 0.0
+        near, far = self.events(distance)
+        growth = math.exp(epsilon)
+        return max(0.0, float((near - growth * far).max()) - self.error * (1.0 + growth))
+
+    def epsilon(self, distance: int, delta: float) -> float:
+        """Largest total E some event shows to be needed at δ. Never above the truth."""
+        near, far = self.events(distance)
+        top = near - self.error - delta
+        good = top > 0
+        if not good.any():
+            return 0.0
+        return max(0.0, float(np.log(top[good] / (far[good] + self.error)).max()) - 1e-9)
+
+
+def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> ClampedSum | None:
+    """The sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
+
+    `inexact` is the total variation by which the pmf of one user may be off.
+    """
+    first, report = user.report(0)
+    support = first + np.arange(len(report), dtype=np.float64)
+    reach = max(_reach(report, support, honest, 1), _reach(report, -support, honest, 1))
+    width = 2 * (reach + d_max + len(user.pmf) + user.padding)
+    points = 1 << max(4, math.ceil(math.log2(width)))
+    if points > LONGEST:
+        return None
+    row = np.zeros(points)
+    np.add.at(row, (first + np.arange(len(report))) % points, report)
+    single = np.fft.rfft(row)
+    others = single ** (honest - 1)
+    # Each value of the transform errs by at most eta; the power multiplies that by h, and Cauchy-Schwarz
+    # turns the 2-norm of the error of the pmf into one of its partial sums (Higham, Theorem 24.2).
+    eta = 16 * UNIT * math.log2(points)
+    norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()))
+    error = (honest + 4) * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
+    return ClampedSum(user, points, others, error) if error < 1e-3 else None
+
+
+def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
+    """T with P(sum > T) <= _LOST, by Chernoff's bound over a few tilts."""
+    deviation = math.sqrt(max(float((report * support**2).sum()), 1e-12) * honest)
+    best = math.inf
+    for step in (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 8.0, 20.0, 60.0):
+        tilt = step / deviation
+        exponents = sign * tilt * support
+        top = float(exponents.max())
+        if top > 600:
+            continue
+        moment = math.log(float((report * np.exp(exponents - top)).sum())) + top
+        best = min(best, (honest * moment - math.log(_LOST)) / tilt)
+    return math.ceil(min(best, 1e12))
+
+
+def attained_delta(exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float) -> float:
+    """A lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
+    growth = math.exp(min(epsilon, 700.0))
+    low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (1 + growth)
+    return max(0.0, low, 0.0 if exact is None else exact.delta(distance, epsilon))
+
+
+def attained_totals(
+    exact: ClampedSum | None, noise: SumNoise, clamped: float, steps: list[int], delta: float
+) -> list[float]:
+    """Lower bounds of the total ε for some distances at δ > 0 (S6, S9).
+
+    By coupling δ(E) >= HS_E - δ1 (1 + e^E). With E0 the root of HS = δ, E <= E0 for the root E of
+    HS = δ + δ1 (1 + e^E0), and there δ(E) >= δ.
+    """
+    distance = np.array(steps, dtype=np.int64)
+    loose = noise.least(distance, delta, 0.0)[1]
+    goal = (delta + clamped * (1.0 + np.exp(np.minimum(loose * (1 + 1e-6), 700.0)))) * (1.0 + 1e-9)
+    low = np.where(goal < 1.0, noise.least(distance, np.minimum(goal, 0.999), 0.0)[1], 0.0)
+    exactly = [0.0 if exact is None else exact.epsilon(step, delta) for step in steps]
+    return [max(pair) for pair in zip(low.tolist(), exactly, strict=True)]

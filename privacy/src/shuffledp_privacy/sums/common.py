@@ -1,0 +1,237 @@
+"""What geo-shuffle and sgdl-shuffle share: noise that adds up, clamping, and the worst distance.
+
+A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and distance d is
+at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), and
+zero from the ε on that one clamped report has by itself (Proposition S8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.primitives.contour import Floats
+from shuffledp_privacy.primitives.noise import SumNoise
+from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
+from shuffledp_privacy.sums.clamping import clamping_delta
+
+NODES = 320
+"""Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
+
+_DOWN = 1.0 - 1e-8
+"""The attained side is computed with φ rounded down, which changes ε by at most 1e-10 of itself."""
+
+
+def distances(max_value: int, setting: Setting) -> int:
+    """d_max: the whole domain unless the setting says less. Raises UsageError above the domain."""
+    if setting.max_distance is None:
+        return max_value
+    if setting.max_distance > max_value:
+        raise UsageError(f"max-distance must be at most the largest value, {max_value}, not {setting.max_distance}")
+    return setting.max_distance
+
+
+def check_epsilon(epsilon: float) -> None:
+    """ε in [0, inf). Raises UsageError otherwise."""
+    if not 0 <= epsilon < math.inf:
+        raise UsageError(f"epsilon must be at least 0 and finite, not {epsilon}")
+
+
+def check_delta(delta: float) -> None:
+    """δ = 0 (pure) or 1e-12 <= δ < 1. Raises UsageError otherwise."""
+    if not (delta == 0.0 or 1e-12 <= delta < 1.0):
+        raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {delta}")
+
+
+@dataclass(frozen=True, slots=True)
+class NoisySum:
+    """A sum protected by noise.
+
+    Attributes:
+        noise: law of the honest users' unclamped noise.
+        clamped: δ1, probability that some honest user's noise leaves [-c, c]; rounded up.
+        local: d -> total ε of one clamped report at distance d with δ = 0, rounded up; rises with d and
+            local(d)/d falls.
+        pure: ε per unit of the unclamped noise at δ = 0; inf where it has less than one whole noise.
+        d_max: largest distance.
+        metric: whether ε counts per unit of distance.
+    """
+
+    noise: SumNoise
+    clamped: float
+    local: Callable[[int], float]
+    pure: float
+    d_max: int
+    metric: bool
+
+    def curve(self, distance: Integers, epsilon: Floats) -> Floats:
+        """δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
+
+        δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
+        its smallest value is searched where the clamping term matters.
+        """
+        own = np.array([self.local(int(d)) for d in distance])
+        return np.where(epsilon >= own, 0.0, self._shuffled(distance, epsilon))
+
+    def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
+        """`curve` without what one report has by itself."""
+        if self.clamped >= 0.5:
+            return np.ones(epsilon.shape)
+        total = self._bound(distance, epsilon)
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.flatnonzero(self.clamped * np.exp(epsilon) > 1e-3 * total)
+        if grown.size:
+            total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
+        if math.isfinite(self.pure):
+            alone = self.pure * distance
+            with np.errstate(over="ignore"):
+                cost = self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12) if self.clamped > 0 else 0.0 * alone
+            total = np.where(epsilon >= alone, np.minimum(total, cost), total)
+        return np.clip(total, 0.0, 1.0)
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether the noise is at least one whole noise, so that its law is log-concave (Proposition S2)."""
+        return math.isfinite(self.pure)
+
+    def unclamped(self, epsilons: Floats) -> Floats:
+        """HS at d_max of the noise without clamping, at total ε >= 0, never below the truth (Proposition S1)."""
+        return self._thinned(epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0])
+
+    def _largest(self, epsilons: Floats) -> Integers:
+        return np.full(epsilons.shape, self.d_max, dtype=np.int64)
+
+    def least_delta(self) -> float:
+        """The smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
+        if self.clamped >= 0.5:
+            return 1.0
+        found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
+        return min(1.0, found, clamping_delta(self.clamped, self.pure * self.d_max))
+
+    def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
+        """The smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
+        low = np.zeros_like(epsilon)
+        high = np.minimum(epsilon, -math.log(self.clamped))
+        best = np.full(epsilon.shape, np.inf)
+        for _ in range(14):
+            first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
+            left, right = self._bound(distance, first), self._bound(distance, second)
+            best = np.minimum(best, np.minimum(left, right))
+            low, high = np.where(left > right, first, low), np.where(left > right, high, second)
+        return best
+
+    def _bound(self, distance: Integers, epsilon: Floats) -> Floats:
+        upper = self.noise.divergence(distance, epsilon)[0]
+        if self.clamped == 0.0:
+            return upper
+        with np.errstate(over="ignore"):
+            return upper + self.clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
+
+    def delta(self, epsilon: float) -> float:
+        """Certified δ at ε (per unit under metric adjacency)."""
+        if not self.metric:
+            return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
+        if epsilon >= self.local(1):
+            return 0.0
+        total = math.nextafter(epsilon * self.d_max, 0.0)
+        if self.log_concave and total < self.local(self.d_max):
+            # The largest distance is the worst (Proposition S5).
+            return float(self._shuffled(np.array([self.d_max]), np.array([total]))[0])
+
+        def bound(boxes: Boxes) -> Floats:
+            return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
+
+        probe = np.array(probes(self.d_max))
+        start = float(self.curve(probe, epsilon * probe).max())
+        boxes = distance_boxes(1, self.d_max)
+        found = min(1.0, certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound))
+        return min(found, clamping_delta(self.clamped, self.pure * self.d_max)) if epsilon >= self.pure else found
+
+    def _least(self, distance: Integers, delta: float) -> Floats:
+        """Smallest total E certified for δ, row by row."""
+        own = np.array([self.local(int(d)) for d in distance])
+        if delta == 0.0:
+            return own
+        return np.asarray(np.minimum(self.noise.least(distance, delta, self.clamped)[0], own), dtype=np.float64)
+
+    def epsilon(self, delta: float) -> float:
+        """Certified ε at δ (per unit under metric adjacency)."""
+        if not self.metric:
+            return float(self._least(np.array([self.d_max]), delta)[0])
+        if delta == 0.0:
+            return self.local(1)
+        if self.log_concave:
+            total = float(self.noise.least(np.array([self.d_max]), delta, self.clamped)[0][0])
+            if total < self.local(self.d_max):
+                # The largest distance is the worst (Proposition S5).
+                return min(total / self.d_max * (1 + 2.0**-51), self.local(1), self._pure(delta))
+
+        def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
+            if target >= self.local(1):
+                return np.ones(len(boxes), dtype=np.bool_)
+            return self.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
+
+        def needed(boxes: Boxes) -> Floats:
+            return self._least(boxes.d_high, delta) / boxes.d_low
+
+        probe = np.array(probes(self.d_max))
+        start = float((self._least(probe, delta) / probe).max())
+        found = certified_maximum(distance_boxes(1, self.d_max), start, 2e-4, holds, needed)
+        return min(found, self.local(1), self._pure(delta))
+
+    def _pure(self, delta: float) -> float:
+        """The pure ε per unit where clamping alone costs at most δ, else inf."""
+        if math.isinf(self.pure):
+            return math.inf
+        return self.pure if clamping_delta(self.clamped, self.pure * self.d_max) <= delta else math.inf
+
+    def points(self, distance: int, epsilons: Floats) -> Floats:
+        """Certified δ for one distance at many total ε of any sign.
+
+        Below 0 by HS_{-E} = 1 - e^{-E} (1 - HS_E), as the bound holds in both directions. Long requests are
+        computed on `NODES` points and joined by chords in e^E, which a convex curve never exceeds.
+        """
+        size = np.abs(epsilons)
+        upper = self._thinned(size, lambda nodes: self.curve(np.full(len(nodes), distance), nodes))
+        return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+
+    def _thinned(self, epsilons: Floats, curve: Callable[[Floats], Floats]) -> Floats:
+        nodes = np.unique(epsilons)
+        if len(nodes) > NODES:
+            nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
+        return chord(nodes, curve(nodes), epsilons)
+
+
+def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
+    """Values between nodes on the chord in e^E, rounded up; a bound where the curve is convex in e^E."""
+    right = np.clip(np.searchsorted(nodes, wanted), 0, len(nodes) - 1)
+    left = np.maximum(right - 1, 0)
+    exact = nodes[right] == wanted
+    gap = nodes[right] - nodes[left]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
+    weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
+    mixed = values[left] + weight * (values[right] - values[left])
+    return np.where(exact, values[right], np.minimum(mixed * (1.0 + 1e-12), 1.0))
+
+
+def is_metric(setting: Setting) -> bool:
+    """Whether ε counts per unit of distance."""
+    return setting.adjacency is Adjacency.METRIC
+
+
+def downward(value: float) -> float:
+    """An attained number, moved down by the rounding the last steps may have had."""
+    return max(0.0, value * _DOWN)
+
+
+def probes(d_max: int) -> list[int]:
+    """A few distances from 1 to d_max, tried first and used for lower bounds."""
+    return sorted({round(d_max ** (i / 8)) for i in range(9)})

@@ -1,0 +1,156 @@
+"""Geo-shuffle (Athanasiou et al. 2025, Algorithm 3): discrete Laplace noise from every user, clamped and unary-coded.
+
+Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md, Propositions S1-S8).
+Published: Theorem 4.1 at d = 1, as printed, which is its best case and no guarantee for larger d (S12).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import GeoShuffle
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
+from shuffledp_privacy.sums import attained
+from shuffledp_privacy.sums.clamping import geo_any_clamped
+from shuffledp_privacy.sums.common import (
+    NoisySum,
+    check_delta,
+    check_epsilon,
+    distances,
+    downward,
+    is_metric,
+    probes,
+)
+
+_BASIS = (
+    "S1-S5: exact divergence of the honest users' noise SGDL(h, φ), worst distance",
+    "S6: clamping, δ1 (1 + e^E), honest users only",
+    "S8: never more than one clamped report alone, ε_geo per unit",
+)
+_PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger distances (S12)"
+
+
+def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
+    """What of a geo-shuffle round the analysis needs."""
+    rate = float(spec.epsilon_geo) * (1 + 2.0**-52)
+    return NoisySum(
+        noise=sum_noise(Fraction(setting.honest), spec.epsilon_geo),
+        clamped=geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest),
+        local=lambda d: math.nextafter(rate * d, math.inf),
+        pure=math.nextafter(rate, math.inf),
+        d_max=distances(spec.max_value, setting),
+        metric=is_metric(setting),
+    )
+
+
+@lru_cache(maxsize=8)
+def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | None:
+    ratio = rounded_ratio(spec.epsilon_geo)
+    length = math.ceil(75.0 / max(-math.log(ratio), 1e-6)) if ratio > 0 else 1
+    if 4 * length > attained.LONGEST:
+        return None
+    size = np.abs(np.arange(-length, length + 1, dtype=np.float64))
+    pmf = (1 - ratio) / (1 + ratio) * np.exp(-size * float(spec.epsilon_geo))
+    inexact = 64 * UNIT * (2 + 1 / float(spec.epsilon_geo))
+    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
+
+
+def _probes(item: NoisySum) -> list[int]:
+    return probes(item.d_max) if item.metric else [item.d_max]
+
+
+@delta_bounds.register
+def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
+    check_epsilon(epsilon)
+    item = noisy_sum(spec, setting)
+    exact = _exact(spec, setting.honest, item.d_max)
+    low = max(
+        attained.attained_delta(exact, item.noise, item.clamped, d, epsilon * (d if item.metric else 1))
+        for d in _probes(item)
+    )
+    return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
+
+
+@epsilon_bounds.register
+def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
+    check_delta(delta)
+    item = noisy_sum(spec, setting)
+    exact = _exact(spec, setting.honest, item.d_max)
+    low = 0.0
+    if delta > 0.0:
+        steps = _probes(item)
+        totals = attained.attained_totals(exact, item.noise, item.clamped, steps, delta)
+        low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
+    published = published_epsilon(spec.epsilon_geo, setting.users, delta) if item.metric and delta > 0 else None
+    return Bounds(item.epsilon(delta), downward(low), published, (*_BASIS, _PUBLISHED))
+
+
+@corrupted_bounds.register
+def _(spec: GeoShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    d_max = distances(spec.max_value, setting)
+    total = math.nextafter(float(spec.epsilon_geo), math.inf) * (1 if is_metric(setting) else d_max)
+    return CorruptedBounds(math.nextafter(total, math.inf), 0.0, ("S8: one clamped report, pure ε_geo per unit",))
+
+
+@standard_error.register
+def _(spec: GeoShuffle, users: int) -> float:
+    """sqrt(2 n φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    rate = float(spec.epsilon_geo)
+    return math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate)
+
+
+@certified_curve.register
+def _(spec: GeoShuffle, setting: Setting, distance: int, epsilons: Floats) -> Floats:
+    item = noisy_sum(spec, setting)
+    if not 1 <= distance <= spec.max_value:
+        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
+    return item.points(distance, epsilons)
+
+
+def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
+    """c as Algorithm 3 of Athanasiou et al. 2025 prints it; sound for δ1 <= δ/2 (its Proposition 2). To compare."""
+    rate = float(epsilon_geo)
+    share = -math.expm1(math.log1p(-delta / 2) / users)
+    return max(0, math.ceil(-math.log((1 + math.exp(-rate)) * share / 2) / rate))
+
+
+def published_epsilon(epsilon_geo: Fraction, users: int, delta: float) -> float | None:
+    """ε of Theorem 4.1 of Athanasiou et al. 2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
+
+    ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where the
+    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision.
+    """
+    rate = float(epsilon_geo)
+    if users <= 4 or rate > 700.0:
+        return None
+    tilt = 2 * rate / math.sqrt(users)
+    moment = -users * math.log1p(-4 * math.exp(-rate) * math.sinh(tilt / 2) ** 2 / math.expm1(-rate) ** 2)
+    quantile = (moment - math.log(delta / 4)) / tilt
+    return _log_step(float(users), math.exp(-rate), math.ceil(quantile))
+
+
+def _log_step(shape: float, ratio: float, point: int) -> float:
+    """ln P(r)/P(r + 1) by the downward recurrence from far enough above; a comparison number."""
+    following, begin = ratio, point + 1 + math.ceil(40 / -math.log(ratio))
+    if begin - point > 2_000_000:
+        return math.nan
+    for m in range(begin, point, -1):
+        upper = (1 + ratio * ratio) * m - ratio * (m + 1 - shape) * following
+        following = ratio * (m - 1 + shape) / upper
+    return -math.log(following)

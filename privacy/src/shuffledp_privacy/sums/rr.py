@@ -1,0 +1,233 @@
+"""RR-shuffle (Athanasiou et al. 2025, Algorithm 2): every bit of every user's unary code is randomised by itself.
+
+With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and the sum of
+all bits has an exact divergence; the certificate takes the worst j and the worst d (docs/accounting.md,
+Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of Athanasiou et al. 2025 (S11).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.primitives.bits import BitPair
+from shuffledp_privacy.primitives.contour import Floats
+from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
+from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
+from shuffledp_privacy.sums.common import (
+    NODES,
+    check_delta,
+    check_epsilon,
+    chord,
+    distances,
+    downward,
+    is_metric,
+    probes,
+)
+
+BLOCKS = 16
+"""Blocks into which the numbers of ones are first cut; more where the maximum is."""
+
+SLACK = 4e-3
+"""Relative gap between certified and attained ε that is accepted: blocks of compositions lose noise."""
+
+_BASIS = (
+    "S10: exact divergence for every number of ones among the other bits, both directions",
+    "S4-S5: certified maximum over them and over the distance",
+    "S10: never more than ln((2-p)/p) per unit, at δ = 0",
+)
+_PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
+
+
+@dataclass(frozen=True, slots=True)
+class BitShuffle:
+    """What of an rr-shuffle round the analysis needs: honest bits, flip probability p/2, d_max, adjacency."""
+
+    bits: int
+    flip: float
+    per_unit: float
+    d_max: int
+    metric: bool
+
+    def pair(self, first: Integers, last: Integers, distance: int) -> BitPair:
+        """For first..last ones among the others: only bits known alike for all of them are kept (S10)."""
+        steps = np.full(len(first), distance, dtype=np.int64)
+        return self._pairs(Boxes(steps, steps, first, last))
+
+    def _cover(self, low: int) -> Boxes:
+        return distance_boxes(low, self.d_max, self.bits - low, BLOCKS)
+
+    def _pairs(self, boxes: Boxes) -> BitPair:
+        """The dominating pair of each box: d_high bits differ, compositions as far as they exist for d_high."""
+        others = self.bits - boxes.d_high
+        last = np.minimum(boxes.j_high, others)
+        first = np.minimum(boxes.j_low, last)
+        zeros, ones = (others - last).astype(np.float64), first.astype(np.float64)
+        return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
+
+    def _ends(self, distance: Integers) -> BitPair:
+        """Two concrete datasets for each distance: all other bits 0, and all 1 (the other direction)."""
+        steps = np.repeat(distance, 2).astype(np.float64)
+        others = self.bits - steps
+        zero = np.tile([True, False], len(distance))
+        return BitPair(np.where(zero, others, 0.0), np.where(zero, 0.0, others), steps, self.flip)
+
+    def _unit(self, distance: Integers) -> Floats:
+        """What ε is multiplied by."""
+        return distance.astype(np.float64) if self.metric else np.ones(len(distance))
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """(certified, attained) δ at ε as the adjacency counts it."""
+
+        def bound(boxes: Boxes) -> Floats:
+            return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
+
+        probe = self._probes()
+        ends = self._ends(probe)
+        low = float(hockey_stick(ends, epsilon * np.repeat(self._unit(probe), 2)).lower.max())
+        cover, others = self._cover(int(probe[0])), self.bits - int(probe[0])
+
+        def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
+            return bound(boxes) <= target
+
+        return min(1.0, certified_maximum(cover, max(low, 1e-300), 8 * SLACK, holds, bound, others)), low
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """(certified, attained) ε at δ as the adjacency counts it."""
+        probe = self._probes()
+        found = least_epsilon(self._ends(probe), delta)[1]
+        low = float((found / np.repeat(self._unit(probe), 2)).max())
+        limit = self.per_unit * (1 if self.metric else self.d_max)
+
+        def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
+            if target >= limit:
+                return np.ones(len(boxes), dtype=np.bool_)
+            return hockey_stick(self._pairs(boxes), target * self._unit(boxes.d_low)).upper <= delta
+
+        def needed(boxes: Boxes) -> Floats:
+            return least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low)
+
+        cover, others = self._cover(int(probe[0])), self.bits - int(probe[0])
+        start = max(low, 1e-9 * limit)
+        return min(certified_maximum(cover, start, SLACK, holds, needed, others), limit), low
+
+    def _probes(self) -> Integers:
+        return np.array(probes(self.d_max) if self.metric else [self.d_max], dtype=np.int64)
+
+
+def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
+    """What of an rr-shuffle round the analysis needs."""
+    flip = float(spec.randomise) / 2
+    flip = max(math.nextafter(flip * (1 - 2.0**-52), 0.0), 1e-300) if flip < 0.5 else 0.5
+    return BitShuffle(
+        setting.honest * spec.max_value,
+        flip,
+        local_epsilon(spec),
+        distances(spec.max_value, setting),
+        is_metric(setting),
+    )
+
+
+def local_epsilon(spec: RRShuffle) -> float:
+    """ln((2-p)/p), the ε of one bit and hence of one unit with δ = 0, whatever the others do; rounded up (S10)."""
+    p = spec.randomise
+    return math.log1p(float(2 * (1 - p) / p)) * (1 + 2.0**-50)
+
+
+def pure_randomise(epsilon: float) -> float:
+    """The p for which ln((2-p)/p) = ε: p >= 2/(1+e^ε) gives ε per unit with δ = 0 for any number of users (S10).
+
+    Raises:
+        UsageError: ε not above 0.
+    """
+    if not epsilon > 0:
+        raise UsageError(f"epsilon must be above 0, not {epsilon}")
+    return min(1.0, 2.0 / (1.0 + math.exp(min(epsilon, 700.0))) * (1 + 2.0**-50))
+
+
+def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:
+    """ε of Theorem 3.1 of Athanasiou et al. 2025 where nk >= λ >= 14 ln(4/δ), λ = pnk; None elsewhere (S11)."""
+    expected = float(spec.randomise) * users * spec.max_value
+    if expected < 14 * math.log(4 / delta):
+        return None
+    return math.sqrt(32 * math.log(4 / delta) / (expected - math.sqrt(2 * expected * math.log(2 / delta))))
+
+
+@delta_bounds.register
+def _(spec: RRShuffle, setting: Setting, epsilon: float) -> Bounds:
+    check_epsilon(epsilon)
+    item = bit_shuffle(spec, setting)
+    if epsilon >= item.per_unit * (1 if item.metric else item.d_max):
+        return Bounds(0.0, 0.0, None, _BASIS)
+    certified, low = item.delta(epsilon)
+    return Bounds(certified, downward(low), None, _BASIS)
+
+
+@epsilon_bounds.register
+def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
+    check_delta(delta)
+    item = bit_shuffle(spec, setting)
+    local = item.per_unit * (1 if item.metric else item.d_max)
+    if delta == 0.0:
+        return Bounds(local, 0.0, None, _BASIS)
+    certified, low = item.epsilon(delta)
+    published = published_epsilon(spec, setting.users, delta) if item.metric else None
+    return Bounds(min(certified, local), downward(low), published, (*_BASIS, _PUBLISHED))
+
+
+@corrupted_bounds.register
+def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    d_max = distances(spec.max_value, setting)
+    epsilon = local_epsilon(spec) * (1 if is_metric(setting) else d_max)
+    return CorruptedBounds(epsilon, 0.0, ("S10: the bits in order, d of them differ, ln((2-p)/p) each",))
+
+
+@standard_error.register
+def _(spec: RRShuffle, users: int) -> float:
+    """sqrt(n k (p/2)(1 - p/2)) / (1 - p): of the debiased sum; infinite at p = 1."""
+    p = float(spec.randomise)
+    if p == 1.0:
+        return math.inf
+    return math.sqrt(users * spec.max_value * p / 2 * (1 - p / 2)) / (1 - p)
+
+
+@certified_curve.register
+def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Floats:
+    if not 1 <= distance <= spec.max_value:
+        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
+    item = bit_shuffle(spec, setting)
+    size = np.abs(epsilons)
+    nodes = np.unique(size)
+    if len(nodes) > NODES:
+        nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
+    upper = chord(nodes, _curve(item, distance, nodes), size)
+    return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+
+
+def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
+    """The largest δ over fixed blocks of compositions at each ε, finer towards both ends."""
+    others = item.bits - distance
+    steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
+    edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)
+    best = np.zeros_like(nodes)
+    inside = nodes[nodes < item.per_unit * distance]
+    first, last = (np.repeat(ends, len(inside)) for ends in (edges[:-1], edges[1:] - 1))
+    if len(inside):
+        upper = hockey_stick(item.pair(first, last, distance), np.tile(inside, len(edges) - 1)).upper
+        best[nodes < item.per_unit * distance] = upper.reshape(len(edges) - 1, -1).max(axis=0)
+    return best

@@ -1,0 +1,169 @@
+"""SGDL-shuffle (Athanasiou et al. 2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
+
+Certified: the exact law SGDL(h/shares, φ) of the honest noise, also where too few honest users are left, plus
+clamping (docs/accounting.md, Propositions S1-S9). Published: Theorem 5.1 claims ε = noise_epsilon per unit at
+any δ; it neglects that clamping changes both datasets and rests on a wrong padding (S13): no guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import SGDLShuffle
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.primitives.noise import (
+    LONGEST_SMALL_TABLE,
+    rounded_ratio,
+    rounded_shape,
+    sum_noise,
+    table_length,
+)
+from shuffledp_privacy.primitives.table import NoiseTable, build_table
+from shuffledp_privacy.sums import attained
+from shuffledp_privacy.sums.clamping import sgdl_any_clamped
+from shuffledp_privacy.sums.common import (
+    NoisySum,
+    check_delta,
+    check_epsilon,
+    distances,
+    downward,
+    is_metric,
+    probes,
+)
+
+_PUBLISHED = "published: Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its padding (S13)"
+
+
+def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
+    """One user's noise SGDL(1/shares, φ), φ and 1/shares rounded down; None where φ = 0 or ε is too small."""
+    ratio = rounded_ratio(noise_epsilon)
+    if ratio == 0.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
+        return None
+    return build_table(rounded_shape(Fraction(1, shares)), ratio, table_length(1.0, ratio))
+
+
+def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
+    """ln P(N=0)/P(N=d), rounded up: the total ε, δ = 0, of one clamped report at distance d; nats.
+
+    It is the largest log ratio of one report because ln P is convex on the positive integers (Proposition S8).
+    Infinite where the law cannot be tabulated and shares > 1.
+    """
+    if shares == 1:
+        return math.nextafter(float(noise_epsilon) * (1 + 2.0**-52) * distance, math.inf)
+    table = share_law(noise_epsilon, shares)
+    if table is None:
+        return math.inf
+    ends = table.mass(np.array([0.0, float(distance)]))
+    return math.nextafter(float(ends.high[0] - ends.low[1]), math.inf)
+
+
+def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
+    """What of an sgdl-shuffle round the analysis needs."""
+    return NoisySum(
+        noise=sum_noise(Fraction(setting.honest, spec.shares), spec.noise_epsilon),
+        clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
+        local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
+        pure=local_total(spec.noise_epsilon, 1, 1) if setting.honest >= spec.shares else math.inf,
+        d_max=distances(spec.max_value, setting),
+        metric=is_metric(setting),
+    )
+
+
+def _basis(spec: SGDLShuffle, setting: Setting) -> tuple[str, ...]:
+    if setting.honest >= spec.shares:
+        noise = "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"
+    else:
+        noise = f"S2: only {setting.honest} honest of {spec.shares} shares; recomputed for the noise that is there"
+    return (
+        noise,
+        "S1-S5: exact divergence, worst distance",
+        "S6-S7: clamping, δ1 (1 + e^E), honest users only",
+        "S8: never more than one clamped report alone",
+    )
+
+
+@lru_cache(maxsize=8)
+def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | None:
+    law = share_law(spec.noise_epsilon, spec.shares)
+    if law is None or 4 * law.last > attained.LONGEST:
+        return None
+    half = np.exp(law.log_pmf)
+    pmf = np.concatenate([half[:0:-1], half])
+    # Weights err relative to P(0), so that only the mass off 0 is uncertain.
+    relative = law.margin + 16 * UNIT * (2 + 1 / float(spec.noise_epsilon))
+    inexact = 4 * relative * (1 - float(half[0])) + 16 * UNIT
+    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
+
+
+def _probes(item: NoisySum) -> list[int]:
+    return probes(item.d_max) if item.metric else [item.d_max]
+
+
+@delta_bounds.register
+def _(spec: SGDLShuffle, setting: Setting, epsilon: float) -> Bounds:
+    check_epsilon(epsilon)
+    item = noisy_sum(spec, setting)
+    exact = _exact(spec, setting.honest, item.d_max)
+    low = max(
+        attained.attained_delta(exact, item.noise, item.clamped, d, epsilon * (d if item.metric else 1))
+        for d in _probes(item)
+    )
+    return Bounds(item.delta(epsilon), downward(low), None, _basis(spec, setting))
+
+
+@epsilon_bounds.register
+def _(spec: SGDLShuffle, setting: Setting, delta: float) -> Bounds:
+    check_delta(delta)
+    item = noisy_sum(spec, setting)
+    exact = _exact(spec, setting.honest, item.d_max)
+    low = 0.0
+    if delta > 0.0:
+        steps = _probes(item)
+        totals = attained.attained_totals(exact, item.noise, item.clamped, steps, delta)
+        low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
+    published = float(spec.noise_epsilon) * (1 if item.metric else item.d_max)
+    return Bounds(item.epsilon(delta), downward(low), published, (*_basis(spec, setting), _PUBLISHED))
+
+
+@corrupted_bounds.register
+def _(spec: SGDLShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    d_max = distances(spec.max_value, setting)
+    epsilon = local_total(spec.noise_epsilon, spec.shares, 1 if is_metric(setting) else d_max)
+    return CorruptedBounds(epsilon, 0.0, ("S8: one clamped report, ln P(N=0)/P(N=d), largest per unit at d = 1",))
+
+
+@standard_error.register
+def _(spec: SGDLShuffle, users: int) -> float:
+    """sqrt(2 n β φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    rate = float(spec.noise_epsilon)
+    return math.sqrt(2.0 * users / spec.shares) * math.exp(-rate / 2) / -math.expm1(-rate)
+
+
+@certified_curve.register
+def _(spec: SGDLShuffle, setting: Setting, distance: int, epsilons: Floats) -> Floats:
+    item = noisy_sum(spec, setting)
+    if not 1 <= distance <= spec.max_value:
+        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
+    return item.points(distance, epsilons)
+
+
+def published_padding(noise_epsilon: Fraction, users: int, delta: float) -> int:
+    """c as Lemma C.1 of Athanasiou et al. 2025 prints it; too small (docs/accounting.md, S13), for comparison only."""
+    w = 2 * users * math.log(-math.expm1(math.log1p(-delta) / users) / 2)
+    u = 1 + (math.sqrt(w * (w - 4)) - w) / 2
+    return math.ceil(u * -math.expm1(-float(noise_epsilon)) / users)

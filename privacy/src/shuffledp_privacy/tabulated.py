@@ -1,0 +1,250 @@
+"""A mechanism whose privacy curve is computed once and then read off a table, for the ledger's many compositions.
+
+Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function of e^ε, so the
+chord between two upper bounds of it is an upper bound; and it falls, so its last bound holds for ever after
+(docs/accounting.md, proposition C3). The table is therefore never below the truth. Tables are pure functions of their
+key and of this software: the ledger stores them beside the charges, so that a restart computes none again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    epsilon_bounds,
+)
+from shuffledp_privacy.rounds.composition import grows_with_distance
+from shuffledp_privacy.rounds.filters import Curve
+from shuffledp_privacy.rounds.subsampling import reflected
+
+NODES: Final = 400
+"""Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less than 1 % to δ."""
+
+REACH: Final = 2.5
+"""The table ends at so many times ε(1e-6): for a Gaussian curve δ is 1e-31 there."""
+
+TAIL_NODES: Final = 64
+"""Points beyond the reach."""
+
+LARGEST: Final = 80.0
+"""No table goes further: e^ε is beyond counting."""
+
+ROUNDING: Final = 2.0**-46
+"""Relative outward margin for the interpolation's own roundings."""
+
+MOST_KEPT: Final = 8192
+"""Tables kept in memory, 7 KiB each; the oldest goes first."""
+
+_UPWARD: Final = 1 + 2.0**-50
+
+
+@cache
+def fingerprint() -> str:
+    """Hex digest of the code that computes tables: one of another version is computed anew."""
+    digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
+    alone = [files("shuffledp_accountant") / "tabulated.py", files("shuffledp_core") / "mechanisms.py"]
+    for source in [*_sources(files("shuffledp_privacy")), *alone]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(folder: Traversable) -> list[Traversable]:
+    found: list[Traversable] = []
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            found += _sources(entry)
+        elif entry.name.endswith(".py"):
+            found.append(entry)
+    return found
+
+
+class Tables:
+    """Tables by mechanism, users and distance, each computed once. Several threads may at worst compute one twice."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Curve] = {}
+
+    def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
+        """The table of a change by `distance`, whatever the setting's adjacency."""
+        # K7: all changes of a symbol are the same change.
+        distance = 1 if isinstance(mechanism, KRRHistogram) else distance
+        key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
+        found = self._kept.get(key)
+        if found is None:
+            found = _tabulate(mechanism, setting, distance)
+            self._keep(key, found)
+        return found
+
+    def learn(self, stored: Iterable[tuple[str, bytes]]) -> None:
+        """Takes tables that `dump` wrote; one that cannot be right is left out and computed again when needed."""
+        for key, data in stored:
+            curve = _unpacked(data)
+            if curve is not None:
+                self._keep(key, curve)
+
+    def dump(self, known: Container[str]) -> dict[str, bytes]:
+        """All tables but the known ones, as bytes by key."""
+        return {
+            key: np.concatenate((curve.excess, curve.deltas)).astype("<f8").tobytes()
+            for key, curve in tuple(self._kept.items())
+            if key not in known
+        }
+
+    def forget(self) -> None:
+        """As after a restart."""
+        self._kept.clear()
+        bounds_of.cache_clear()
+
+    def _keep(self, key: str, curve: Curve) -> None:
+        while len(self._kept) >= MOST_KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[key] = curve
+
+
+TABLES: Final = Tables()
+"""Those of this process."""
+
+
+def _unpacked(data: bytes) -> Curve | None:
+    if len(data) % 16 or not data:
+        return None
+    excess, deltas = np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(2, -1)
+    right = excess[0] == 0 and np.all(np.diff(excess) > 0) and np.all((deltas >= 0) & (deltas <= 1))
+    return Curve(excess, deltas) if right and np.all(np.isfinite(excess)) else None
+
+
+@lru_cache(maxsize=1024)
+def bounds_of(mechanism: Mechanism, setting: Setting, delta: float) -> Bounds:
+    """`epsilon_bounds`, computed once."""
+    return epsilon_bounds(mechanism, setting, delta)
+
+
+def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
+    """Upper bounds of δ at ε >= 0, for the total ε of a change by `distance`."""
+    standard = Setting(setting.users, setting.honest, Adjacency.STANDARD, distance)
+    try:
+        reach = REACH * bounds_of(mechanism, standard, 1e-6).certified
+    except CannotCertify:
+        reach = 40.0
+    reach = min(max(reach, 1e-3), LARGEST)
+    epsilons = np.linspace(0.0, reach, NODES)
+    # Clamping leaves a small δ up to the ε that even a report on its own keeps; from there on nothing.
+    pure = min(corrupted_bounds(mechanism, standard, 0.0).epsilon * (1 + 1e-9), LARGEST)
+    if pure > reach:
+        epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
+    deltas = certified_curve(mechanism, setting, distance, epsilons)
+    return Curve(np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tabulated:
+    """A spec that answers as its mechanism does, but its curve from a table."""
+
+    mechanism: Mechanism
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs."""
+        return self.mechanism.domain
+
+
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """A spec for any of several rounds of similar cost: at each ε it has the largest of their curves (C7)."""
+
+    members: tuple[tuple[Mechanism, Setting], ...]
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs of the largest."""
+        return max(mechanism.domain for mechanism, _ in self.members)
+
+
+@certified_curve.register
+def _(spec: Tabulated, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    table = TABLES.of(spec.mechanism, setting, distance)
+    sizes = np.abs(epsilons)
+    with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
+        upper = np.minimum(np.interp(np.expm1(sizes), table.excess, table.deltas) * (1 + ROUNDING), 1.0)
+    return np.where(epsilons < 0, reflected(upper, sizes), upper)
+
+
+@certified_curve.register
+def _(spec: Highest, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG001
+    highest = np.zeros(np.shape(epsilons))
+    for mechanism, own in spec.members:
+        curve = certified_curve(Tabulated(mechanism), own, max(1, min(distance, mechanism.domain - 1)), epsilons)
+        highest = np.maximum(highest, curve)
+    return highest
+
+
+@epsilon_bounds.register
+def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
+    if setting.adjacency is Adjacency.METRIC:
+        return bounds_of(spec.mechanism, setting, delta)
+    largest = spec.domain - 1
+    distance = min(largest, setting.max_distance or largest)
+    return Bounds(_read(TABLES.of(spec.mechanism, setting, distance), delta), 0.0, None, ("C3: tabulated",))
+
+
+@epsilon_bounds.register
+def _(spec: Highest, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
+    worst = max(epsilon_bounds(Tabulated(mechanism), own, delta).certified for mechanism, own in spec.members)
+    return Bounds(worst, 0.0, None, ("C3: tabulated",))
+
+
+@corrupted_bounds.register
+def _(spec: Tabulated, setting: Setting, delta: float) -> CorruptedBounds:
+    return corrupted_bounds(spec.mechanism, setting, delta)
+
+
+@corrupted_bounds.register
+def _(spec: Highest, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    found = [corrupted_bounds(mechanism, own, delta) for mechanism, own in spec.members]
+    return max(found, key=lambda one: (one.delta, one.epsilon))
+
+
+@grows_with_distance.register
+def _(spec: Tabulated) -> bool:
+    return grows_with_distance(spec.mechanism)
+
+
+@grows_with_distance.register
+def _(spec: Highest) -> bool:
+    return all(grows_with_distance(mechanism) for mechanism, _ in spec.members)
+
+
+def _read(table: Curve, delta: float) -> float:
+    """Smallest ε found with δ(ε) <= delta on the table's chords, rounded up.
+
+    Raises:
+        CannotCertify: the table ends above δ.
+    """
+    first = int(np.argmax(table.deltas <= delta))
+    if table.deltas[first] > delta:
+        raise CannotCertify(f"the round's curve does not fall to delta {delta:g}; ask for a larger delta")
+    if first == 0:
+        return 0.0
+    (left, right), (high, low) = table.excess[first - 1 : first + 1], table.deltas[first - 1 : first + 1]
+    share = min(1.0, float((high - delta) / (high - low)) * _UPWARD)
+    return math.log1p(float(left + share * (right - left)) * _UPWARD) * _UPWARD

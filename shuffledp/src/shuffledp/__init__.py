@@ -1,0 +1,1 @@
+"""The shuffle model of differential privacy: certify, calibrate, compose, simulate, verify."""

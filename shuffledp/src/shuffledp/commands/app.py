@@ -1,0 +1,10 @@
+"""The accounting commands, ready to be added to `shuffledp`. Importing this costs no numerics."""
+
+from __future__ import annotations
+
+from shuffledp.commands.advise import advise
+from shuffledp.commands.calibrate import calibrate
+from shuffledp.commands.certify import certify_app
+from shuffledp.commands.verify import verify
+
+__all__ = ["advise", "calibrate", "certify_app", "verify"]

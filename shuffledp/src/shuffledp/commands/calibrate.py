@@ -1,0 +1,56 @@
+"""`shuffledp calibrate MECHANISM`: the least noise that keeps a target."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shuffledp.commands.options import (
+    Circumstances,
+    CorruptNodes,
+    Epsilon,
+    Format,
+    Honest,
+    MaxDistance,
+    Neighbours,
+    Nodes,
+    OutputFormat,
+    Plot,
+    Rounds,
+    TargetDelta,
+    TargetMaxValue,
+    TargetSymbols,
+    Users,
+    View,
+)
+from shuffledp_core.privacy import Adjacency
+
+
+def calibrate(
+    mechanism: Annotated[str, typer.Argument(help="krr-histogram, rr-shuffle, geo-shuffle or sgdl-shuffle.")],
+    *,
+    users: Users,
+    epsilon: Epsilon,
+    delta: TargetDelta,
+    max_value: TargetMaxValue = None,
+    symbols: TargetSymbols = None,
+    adjacency: Neighbours = Adjacency.STANDARD,
+    max_distance: MaxDistance = None,
+    honest: Honest = None,
+    rounds: Rounds = 1,
+    corrupt_nodes: CorruptNodes = None,
+    nodes: Nodes = 3,
+    output: Format = OutputFormat.TEXT,
+    plot: Plot = None,
+) -> None:
+    """The mechanism of that kind with the least error that keeps (ε, δ), and its certificate."""
+    from shuffledp.commands import targets
+    from shuffledp.commands.respond import respond
+    from shuffledp.progress import working
+
+    typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
+    sizes = targets.Sizes(max_value, symbols)
+    with working(f"calibrating {mechanism}"):
+        asked = targets.calibrated(mechanism, typed, sizes, epsilon)
+    respond(asked, View(output, plot))

@@ -1,0 +1,238 @@
+"""Certificates on disk: their signature, their period, and every number computed again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.losses import Losses, honest_reports
+from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
+from shuffledp_core.documents.signed import DocumentT, Signed, from_json
+from shuffledp_core.documents.signed import verify as verify_signed
+from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, MalformedDocumentError, UsageError
+from shuffledp_core.keys import parse_hex_key, read_file, read_roster, verify_from
+from shuffledp_core.vocabulary import FINAL
+from shuffledp_privacy.rechecking import recheck
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whom to believe, as it was typed: a roster with its root key, or the accountant's key alone (hex)."""
+
+    roster: Path | None = None
+    root_key: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was checked of one certificate, in words."""
+
+    title: str
+    certificate: Certificate
+    lines: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp verify --format json`."""
+        claimed = self.certificate
+        return {
+            "round": claimed.round_id,
+            "stage": claimed.stage,
+            "mechanism": claimed.mechanism.kind,
+            "epsilon": claimed.epsilon.certified,
+            "delta": claimed.delta,
+            "holds": claimed.holds,
+            "checked": list(self.lines),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys that documents are checked with; a roster knows all parties, a bare key only the accountant."""
+
+    roster: Roster | None
+    accountant: bytes
+
+    def certificate(self, signed: Signed) -> Certificate:
+        """The certificate, if the accountant signed it. Raises `DocumentError`s as `verify`."""
+        if self.roster is None:
+            return verify_signed(signed, Certificate, signed.signer, self.accountant)
+        claimed = verify_from(self.roster.the("accountant"), signed, Certificate)
+        if claimed.deployment != self.roster.deployment:
+            raise ForeignDocumentError(
+                f"the certificate is of deployment {claimed.deployment!r}, the roster of {self.roster.deployment!r}"
+            )
+        return claimed
+
+    def by(self, role: str, signed: Signed, model: type[DocumentT]) -> DocumentT:
+        """A document of the one party with that role; needs the roster."""
+        return verify_from(self._roster(signed).the(role), signed, model)
+
+    def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
+        """A document of the node that it names as its signer; needs the roster."""
+        node: Party = self._roster(signed).party(signed.signer)
+        if node.role != "node":
+            raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is no node")
+        return verify_from(node, signed, model)
+
+    def _roster(self, signed: Signed) -> Roster:
+        if self.roster is None:
+            raise UsageError(f"a {signed.label} is checked with a roster: name --roster and --root-key, not --key")
+        return self.roster
+
+
+def trusted_keys(file: Path, trust: Trust) -> Keys:
+    """The keys to check `file` with.
+
+    Raises:
+        UsageError: both kinds of trust are named.
+        ConfigError: a key or the roster cannot be read.
+        DocumentError: the roster is not signed by the root key.
+    """
+    if trust.key is not None:
+        if trust.roster is not None or trust.root_key is not None:
+            raise UsageError("name either --key, or --roster with --root-key, not both")
+        return Keys(None, parse_hex_key(trust.key, "key"))
+    path = trust.roster if trust.roster is not None else file.parent / "roster.json"
+    root = trust.root_key
+    missing = [one.name for one in (path, path.parent / "root.pub") if not one.is_file()]
+    if trust.roster is None and root is None and missing:
+        raise ConfigError(
+            f"nothing to verify {file} by: there is no {' and no '.join(missing)} beside it; "
+            "name --roster with --root-key, or the accountant's --key"
+        )
+    if root is None:
+        read_file(path, "roster")  # the roster is what was named: it is missed first
+        root = read_file(path.parent / "root.pub", "root key").decode("ascii", errors="replace").strip()
+    roster = read_roster(path, root)
+    return Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
+
+
+def check_file(file: Path, trust: Trust, now: float | None = None) -> list[Report]:
+    """Checks every certificate in a file.
+
+    1. The file is a signed document, or an announcement.
+    2. Its signature holds, and that of every certificate inside.
+    3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
+
+    Args:
+        file: the JSON file.
+        trust: whom to believe.
+        now: seconds since 1970; None for the clock.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
+        CannotCertify: nothing at all can be certified for the claimed parameters.
+    """
+    data = read_file(file, "document")  # before the keys beside it: a file that is not there has none beside it
+    keys = trusted_keys(file, trust)
+    moment = (time.time() if now is None else now) * 1000
+    return [_report(title, claimed, moment) for title, claimed in _certificates(data, keys)]
+
+
+def check_signed(signed: Signed, roster: Roster) -> list[Report]:
+    """Checks every certificate in a document that is in memory, as `check_file` does from step 2 on."""
+    keys = Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
+    moment = time.time() * 1000
+    return [_report(title, claimed, moment) for title, claimed in _inside(signed, keys)]
+
+
+def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
+    try:
+        signed = Signed.from_bytes(data)  # 1
+    except MalformedDocumentError as error:
+        signed = _announced(data, keys, error)
+    yield from _inside(signed, keys)  # 2
+
+
+def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
+    """The manifest of an announcement whose countersignatures hold; `refusal` is raised for anything else."""
+    try:
+        announcement = from_json(data, Announcement)
+    except MalformedDocumentError:
+        raise refusal from None
+    expected = document_digest(announcement.manifest)
+    for countersigned in announcement.countersignatures:
+        said = keys.by_node(countersigned, Countersignature)
+        if (said.node, said.manifest_digest) != (countersigned.signer, expected):
+            raise ForeignDocumentError(f"the countersignature of {countersigned.signer!r} is for another manifest")
+    return announcement.manifest
+
+
+def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
+    if signed.label == Certificate.label:
+        yield "certificate", keys.certificate(signed)
+    elif signed.label == Manifest.label:
+        manifest = keys.by("analyst", signed, Manifest)
+        yield "certificate in the manifest", _same_round(keys.certificate(manifest.certificate), manifest)
+    elif signed.label == Result.label:
+        result = keys.by("analyst", signed, Result)
+        found = {"plan": result.plan_certificate, "final": result.final_certificate}
+        for stage, inner in found.items():
+            if inner is not None:
+                yield f"{stage} certificate in the result", _same_round(keys.certificate(inner), result)
+        _check_honest(result, keys)
+        if not any(found.values()):
+            raise MalformedDocumentError("the result holds no certificate: there is nothing to verify")
+    else:
+        raise ForeignDocumentError(
+            f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement or result"
+        )
+
+
+def _check_honest(result: Result, keys: Keys) -> None:
+    """The final certificate counts on no more honest reports than the plan and the losses leave."""
+    if result.plan_certificate is None or result.final_certificate is None:
+        return
+    plan, final = keys.certificate(result.plan_certificate), keys.certificate(result.final_certificate)
+    losses = Losses(final.dropped, final.invalid)
+    most = honest_reports(final.users, plan.users, plan.honest, final.mechanism.messages_per_user, losses)
+    if final.honest > most:
+        raise DocumentError(
+            f"the final certificate counts on {final.honest} honest reports; the plan and what was lost leave at most "
+            f"{most}; do not rely on it"
+        )
+
+
+def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
+    if claimed.round_id != outer.round_id:
+        raise ForeignDocumentError(f"the certificate is for round {claimed.round_id}, not {outer.round_id}")
+    return claimed
+
+
+def _report(where: str, claimed: Certificate, now: float) -> Report:
+    recheck(claimed)  # 3
+    epsilon = "no finite epsilon" if claimed.epsilon.certified is None else f"epsilon {claimed.epsilon.certified:.6g}"
+    corrupted = claimed.corrupted.epsilon
+    lines = [
+        f"signature: holds, round {claimed.round_id} of deployment {claimed.deployment}",
+        f"{claimed.mechanism.kind}, {claimed.honest:,} of {claimed.users:,} users honest, "
+        f"{claimed.adjacency.value} adjacency, changes up to {claimed.max_distance:,}",
+        f"{epsilon} at delta {claimed.delta:g}: computed again, not better than the truth",
+        f"every node corrupt: epsilon {'none' if corrupted is None else f'{corrupted:.6g}'}, computed again",
+        f"standard error {claimed.standard_error:.6g}: computed again",
+        _period(claimed, now),
+    ]
+    if claimed.dropped or claimed.invalid:
+        lines.append(f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on the board")
+    if not claimed.holds:
+        lines.append("the certificate itself says that the planned guarantee does NOT hold")
+    return Report(f"{where} ({claimed.stage})", claimed, tuple(lines))
+
+
+def _period(claimed: Certificate, now: float) -> str:
+    if now <= claimed.expires_at:
+        return f"valid until {_date(claimed.expires_at)}"
+    if claimed.stage == FINAL:
+        return f"final: what happened stays true (to be relied upon until {_date(claimed.expires_at)})"
+    return f"note: this plan expired on {_date(claimed.expires_at)}; no new round may start from it"
+
+
+def _date(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

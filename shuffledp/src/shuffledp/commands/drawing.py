@@ -1,0 +1,142 @@
+"""The picture of an answer: δ(ε), certified, attained and published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shuffledp.commands.answers import Answer
+from shuffledp.commands.curves import Curves, curves
+from shuffledp.commands.tables import number
+from shuffledp_core.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ENDINGS: Final = (".png", ".svg", ".pdf")
+
+_CERTIFIED: Final = "#2a6f97"
+_ATTAINED: Final = "#3f9b6c"
+_PUBLISHED: Final = "#e07a1f"
+_QUIET: Final = "#8a8f98"
+
+
+def check_plot(file: Path) -> None:
+    """Refuses a file whose ending names no format we draw, or whose folder is missing.
+
+    Raises:
+        UsageError: another ending.
+        ConfigError: no such folder.
+    """
+    if file.suffix.lower() not in ENDINGS:
+        raise UsageError(f"plot must be a file that ends in {', '.join(ENDINGS)}, not {str(file)!r}")
+    if not file.parent.is_dir():
+        raise ConfigError(f"the folder of the plot, {file.parent}, does not exist; make it first")
+
+
+def draw(found: Answer, file: Path) -> None:
+    """Writes the picture; raises ConfigError where that is not possible."""
+    from matplotlib.figure import Figure
+
+    lines = curves(found)
+    figure = Figure(figsize=(8.6, 5.4), dpi=140, layout="constrained")
+    axes = figure.subplots()
+    _draw_bounds(axes, found, lines)
+    _draw_published(axes, lines)
+    _mark_asked(axes, found, lines)
+    _mark_local(axes, found, lines)
+    _dress(axes, found, lines)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write the plot {file}: {error.strerror}; check its permissions") from error
+
+
+def _draw_bounds(axes: Axes, found: Answer, lines: Curves) -> None:
+    bottom = lines.floor / 10
+    upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
+    rounds = found.question.rounds
+    attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
+    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified", zorder=4)
+    axes.plot(lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5)
+    axes.fill_between(lines.epsilons, lower, upper, color=_CERTIFIED, alpha=0.12, lw=0, label="the truth lies here")
+
+
+def _draw_published(axes: Axes, lines: Curves) -> None:
+    if not lines.published.size:
+        return
+    epsilons, deltas = lines.published
+    visible = bool(np.any((deltas >= lines.floor) & (epsilons <= lines.epsilons[-1])))
+    label = "published formula" if visible else "published: outside this picture"
+    deltas = np.maximum(deltas, lines.floor / 10)
+    axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
+
+
+def _mark_asked(axes: Axes, found: Answer, lines: Curves) -> None:
+    """The asked δ, and the certified ε at it."""
+    delta = found.question.delta
+    if delta == 0:
+        return
+    left = (found.certified or 0.0) > 0.75 * lines.epsilons[-1]
+    axes.axhline(delta, color=_QUIET, lw=1, ls=":", zorder=1)
+    axes.annotate(
+        f"δ = {delta:g}",
+        (0 if left else 1, delta),
+        xycoords=("axes fraction", "data"),
+        xytext=(6 if left else -4, -12),
+        textcoords="offset points",
+        ha="left" if left else "right",
+        fontsize=9,
+        color=_QUIET,
+    )
+    if found.certified is None:
+        return
+    axes.plot([found.certified], [delta], "o", color=_CERTIFIED, ms=8, mec="white", mew=1.2, zorder=6)
+    axes.annotate(
+        f"ε = {number(found.certified)}",
+        (found.certified, delta),
+        xytext=(8, 9),
+        textcoords="offset points",
+        fontsize=10.5,
+        color=_CERTIFIED,
+        weight="bold",
+    )
+
+
+def _mark_local(axes: Axes, found: Answer, lines: Curves) -> None:
+    """ε_L, where it is near."""
+    local = found.corrupted_epsilon
+    if local is None or found.question.all_corrupt or local > lines.epsilons[-1]:
+        return
+    axes.axvline(local, color=_QUIET, lw=1, zorder=1)
+    axes.annotate(
+        f"ε_L = {number(local)}, all nodes corrupt",
+        (local, 0.97),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4, 0),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        rotation=90,
+        fontsize=8.5,
+        color=_QUIET,
+    )
+
+
+def _dress(axes: Axes, found: Answer, lines: Curves) -> None:
+    asked = found.question
+    over = f", {asked.rounds:,} rounds" if asked.rounds > 1 else ""
+    nodes = ", every node corrupt" if asked.all_corrupt else ""
+    settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
+    axes.set_yscale("log")
+    axes.set(xlim=(0, lines.epsilons[-1]), ylim=(lines.floor, 2), ylabel="δ")
+    axes.set_xlabel(f"ε in nats{', per unit of distance' if asked.per_unit else ''}")
+    who = f"{asked.setting.honest:,} of {asked.setting.users:,} users honest"
+    axes.set_title(f"{asked.kind}, {who}{over}{nodes}\n", fontsize=12, loc="left")
+    axes.text(0, 1.02, settings, transform=axes.transAxes, fontsize=8.5, color=_QUIET)
+    axes.grid(visible=True, which="major", color=_QUIET, alpha=0.18, lw=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

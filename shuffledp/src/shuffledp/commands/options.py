@@ -1,0 +1,182 @@
+"""The options that the accounting commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.privacy import Adjacency
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_DECIMAL: Final = re.compile(r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})([eE][+-]?\d{1,2})?|[+-]?\d{1,19}/\d{1,19}")
+
+
+def decimal(text: str | Fraction) -> Fraction:
+    """The exact rational that a decimal such as 0.1 or a ratio such as 1/3 names."""
+    if isinstance(text, Fraction):
+        return text
+    if not _DECIMAL.fullmatch(text.strip()):
+        raise typer.BadParameter(f"{text!r} is not a decimal such as 0.1 or a ratio such as 1/3")
+    try:
+        return Fraction(text.strip())
+    except ZeroDivisionError as error:
+        raise typer.BadParameter(f"{text!r} divides by zero") from error
+
+
+class OutputFormat(StrEnum):
+    """How a command prints its answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def mechanism_kind(text: str) -> str:
+    """The name of a registered mechanism."""
+    if text not in MECHANISMS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(MECHANISMS)}")
+    return text
+
+
+Mechanism = Annotated[
+    str,
+    typer.Option(
+        parser=mechanism_kind,
+        metavar="|".join(MECHANISMS),
+        autocompletion=lambda: list(MECHANISMS),
+        help="How users randomise.",
+    ),
+]
+
+
+class NamedCommands(TyperGroup):
+    """A group of commands that refuses an unknown name in one line, and says which there are."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See `click.Group.resolve_command`; raises `UsageError` for an unknown name."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise UsageError(f"no command {args[0]!r}; choose one of {', '.join(self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+def whole(text: str | int) -> int:
+    """A whole number; the refusal names what was typed."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from error
+
+
+def real(text: str | float) -> float:
+    """A number; the refusal names what was typed. Its range is checked where it is used."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number") from error
+
+
+def _whole(words: str) -> Any:
+    return typer.Option(parser=whole, metavar="INTEGER", help=words)
+
+
+def _real(words: str) -> Any:
+    return typer.Option(parser=real, metavar="NUMBER", help=words)
+
+
+def _exact(words: str) -> Any:
+    return typer.Option(parser=decimal, metavar="DECIMAL", help=words)
+
+
+Users = Annotated[int, _whole("n, reports that arrive.")]
+Delta = Annotated[float, _real("δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
+TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
+Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
+Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
+Neighbours = Annotated[Adjacency, typer.Option("--adjacency", help="standard: any change; metric: per unit of change.")]
+MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
+Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
+Rounds = Annotated[int, _whole("Rounds on the same people.")]
+CorruptNodes = Annotated[str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")]
+Nodes = Annotated[int, _whole("Mix nodes of the route.")]
+Format = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for programs.")]
+Plot = Annotated[Path | None, typer.Option(help="Also draw δ(ε) into this file (.png, .svg or .pdf).")]
+MaxValue = Annotated[int, _whole("k: values are 0..k.")]
+Symbols = Annotated[int, _whole("k, symbols of the histogram.")]
+TargetMaxValue = Annotated[int | None, _whole("k: values are 0..k; without it only histograms.")]
+TargetSymbols = Annotated[int | None, _whole("Symbols of a histogram; default: k + 1.")]
+Randomise = Annotated[Fraction, _exact("p, the chance that a bit is replaced by a fair coin.")]
+EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
+NoiseEpsilon = Annotated[Fraction, _exact("ε of all shares of the noise together, in nats per unit.")]
+Shares = Annotated[int | None, _whole("Honest users who make one noise; default: all of them.")]
+Padding = Annotated[int | None, _whole("c, bits added on each side; default: the least sound one.")]
+MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
+MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What every question shares, as it was typed; checked in `questions`."""
+
+    users: Users
+    delta: Delta
+    adjacency: Neighbours = Adjacency.STANDARD
+    max_distance: MaxDistance = None
+    honest: Honest = None
+    rounds: Rounds = 1
+    corrupt_nodes: CorruptNodes = None
+    nodes: Nodes = 3
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the answer is shown."""
+
+    output: Format = OutputFormat.TEXT
+    plot: Plot = None
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its dataclass parameters, in the place of each such parameter.
+
+    A field's annotation says how its option is read and explained, its default what holds without it; a field with
+    `init=False` is no option.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    options = {name: list(_options(kind)) for name, kind in groups.items()}
+    own = signature(command).parameters.values()
+    parameters = [
+        option
+        for one in own
+        for option in options.get(one.name, [one.replace(annotation=hints.get(one.name, one.annotation))])
+    ]
+
+    @wraps(command)
+    def spread_out(**typed: Any) -> None:
+        for name, kind in groups.items():
+            typed[name] = kind(**{option.name: typed.pop(option.name) for option in options[name]})
+        command(**typed)
+
+    spread_out.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    return spread_out
+
+
+def _options(kind: type[DataclassInstance]) -> Iterator[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for one in fields(kind):
+        if one.init:
+            default = Parameter.empty if one.default is MISSING else one.default
+            yield Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[one.name])

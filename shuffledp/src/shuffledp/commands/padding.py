@@ -1,0 +1,81 @@
+"""The least padding for which clamping costs next to nothing, where nobody named one. Pure.
+
+A share of δ goes to clamping, the rest to the noise. The noise alone says which total ε the largest change
+costs; from it follows the padding (docs/accounting.md, Proposition S6). Only tightness rests on this choice: the
+certificate is computed for the padding that was chosen, whatever it is.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.calibration.families import CLAMPING_SHARE
+from shuffledp_privacy.primitives.noise import sum_noise
+from shuffledp_privacy.sums.clamping import least_padding_geo, least_padding_sgdl
+
+_LARGEST_TOTAL: Final = 690.0
+"""Total ε up to which e^E is a float; beyond, a closed form in logarithms is used."""
+
+
+def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
+    """c for geo-shuffle, in bits on each side; `delta` is one round's.
+
+    Raises:
+        UsageError: `delta` is 0, or the padding would be beyond every domain.
+    """
+    _check(epsilon_geo, delta)
+    total = _total(epsilon_geo, Fraction(setting.honest), max_value, setting, delta)
+    share = CLAMPING_SHARE * delta
+    if total > _LARGEST_TOTAL:
+        return _closed(epsilon_geo, setting.honest, share, total)
+    return least_padding_geo(epsilon_geo, setting.honest, share, total)
+
+
+def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: Setting, delta: float) -> int:
+    """c for sgdl-shuffle; arguments and errors as `geo_padding`."""
+    _check(noise_epsilon, delta)
+    if shares < 1:
+        raise UsageError(f"shares must be at least 1, not {shares}")
+    total = _total(noise_epsilon, Fraction(setting.honest, shares), max_value, setting, delta)
+    share = CLAMPING_SHARE * delta
+    if total > _LARGEST_TOTAL:
+        return _closed(noise_epsilon, -(-setting.honest // shares), share, total)
+    return least_padding_sgdl(noise_epsilon, shares, setting.honest, share, total)
+
+
+def padding_note(padding: int) -> str:
+    """What was chosen, in words."""
+    return (
+        f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING_SHARE:.0%} of delta, so that "
+        "the guarantee is that of unclamped noise at the rest"
+    )
+
+
+def _check(epsilon: Fraction, delta: float) -> None:
+    if epsilon <= 0:
+        raise UsageError(f"the noise's epsilon must be above 0, not {float(epsilon):g}")
+    if not 0 < delta < 1:
+        raise UsageError(f"to choose a padding, delta must be above 0 and below 1, not {delta}; or name --padding")
+
+
+def _total(epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting, delta: float) -> float:
+    """Total ε of the largest change with unclamped noise at what clamping leaves of δ."""
+    reach = min(setting.max_distance or max_value, max_value)
+    rest = (1 - CLAMPING_SHARE) * delta
+    total = float(sum_noise(shape, epsilon).least(np.array([reach]), rest, 0.0)[0][0])
+    return min(total, float(epsilon) * reach) if shape >= 1 else total
+
+
+def _closed(epsilon: Fraction, groups: int, share: float, total: float) -> int:
+    """c with 2 g φ^(c+1) e^E <= share, in logarithms."""
+    padding = math.ceil((math.log(2 * groups / share) + total) / float(epsilon))
+    if padding > MAX_DOMAIN:
+        raise UsageError(f"the padding would have to be {padding}, above {MAX_DOMAIN}; take fewer values")
+    return padding

@@ -1,0 +1,89 @@
+"""Answers as tables that a person understands."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from shuffledp.commands.answers import PUBLISHED, Answer
+from shuffledp.commands.questions import Question
+from shuffledp_core.privacy import Adjacency
+
+
+def answer_tables(found: Answer) -> tuple[RenderableType, ...]:
+    """Both sides of the truth, what the paper prints, what is left without a shuffler, what it costs, and why."""
+    asked = found.question
+    settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
+    table = Table(
+        title=f"[bold]{asked.kind}[/bold]: {escape(settings)}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        pad_edge=False,
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+    _add_guarantee(table, found)
+    _add_local(table, found)
+    _add_cost(table, found)
+    reasons = Table.grid(padding=(0, 1))
+    for line in (line for line in found.basis if not line.startswith(PUBLISHED)):
+        reasons.add_row("-", escape(line))
+    return table, "[cyan]What this rests on[/cyan]", reasons
+
+
+def _add_guarantee(table: Table, found: Answer) -> None:
+    asked = found.question
+    unit = " per unit of distance" if asked.setting.adjacency is Adjacency.METRIC else ""
+    over = f", over {asked.rounds:,} rounds" if asked.rounds > 1 else ""
+    table.add_row(
+        "ε certified", f"[bold]{number(found.certified)}[/bold]", f"the guarantee: true for every dataset{unit}{over}"
+    )
+    table.add_row("ε attained", number(found.attained), "some dataset really costs this much: the truth lies between")
+    if found.published is not None:
+        reasons = [line.removeprefix(PUBLISHED).strip() for line in found.basis if line.startswith(PUBLISHED)]
+        table.add_row("ε published", number(found.published), escape("; ".join(reasons) or "for comparison only"))
+    table.add_row("δ", f"{asked.delta:g}", neighbours(asked), end_section=True)
+
+
+def _add_local(table: Table, found: Answer) -> None:
+    asked = found.question
+    honest = f"{asked.setting.honest:,} of {asked.setting.users:,} users honest"
+    if asked.all_corrupt:
+        words = f"all {asked.nodes} nodes corrupt, {honest}"
+    else:
+        words = f"at least one of {asked.nodes - len(asked.corrupt)} nodes honest, {honest}"
+    table.add_row("holds while", "", words)
+    table.add_row(
+        "ε_L",
+        number(found.corrupted_epsilon),
+        f"left to each user if every node is corrupt (δ = {found.corrupted_delta:g})",
+    )
+
+
+def _add_cost(table: Table, found: Answer) -> None:
+    messages = "" if found.messages is None else f"{found.messages:,}"
+    table.add_row("messages", messages, "per user and round")
+    what = "of one count, at worst" if found.question.kind == "krr-histogram" else "of the sum of one round"
+    if found.error is not None:
+        table.add_row("standard error", f"{found.error:,.4g}", what, end_section=True)
+    else:
+        table.add_section()
+
+
+def neighbours(asked: Question) -> str:
+    """Which datasets are neighbours, in words."""
+    reach = asked.max_distance
+    if reach is None:
+        return "neighbours: one user's value changes in any way"
+    if asked.setting.adjacency is Adjacency.METRIC:
+        return f"neighbours: one user's value changes by d = 1..{reach:,}, at a total of ε d"
+    return f"neighbours: one user's value changes by at most {reach:,}"
+
+
+def number(value: float | None) -> str:
+    """A bound for people; None is "none"."""
+    return "none" if value is None else f"{value:.4g}"

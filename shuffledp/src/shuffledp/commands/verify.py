@@ -1,0 +1,34 @@
+"""`shuffledp verify FILE`: is a certificate genuine, and do its numbers follow from its own parameters?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, OutputFormat
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A signed certificate, manifest, announcement or result (JSON).")],
+    *,
+    roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")] = None,
+    root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,
+    key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """Checks the signature and recomputes every number of a certificate; exit code 1 for anything that is wrong."""
+    from shuffledp.commands.checking import Trust, check_file
+    from shuffledp.commands.respond import print_json
+    from shuffledp.progress import working
+
+    with working("computing again"):
+        reports = check_file(file, Trust(roster, root_key, key))
+    if output is OutputFormat.JSON:
+        print_json([report.to_dict() for report in reports])
+        return
+    for report in reports:
+        typer.echo(f"{report.title}: genuine and right")
+        for line in report.lines:
+            typer.echo(f"  - {line}")

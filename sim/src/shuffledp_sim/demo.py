@@ -1,0 +1,245 @@
+"""`shuffledp demo`: a whole round, from values in a file to a signed answer, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_client.transport import AnalystReader
+from shuffledp_core.documents.models import Manifest, Result, RoundPlan
+from shuffledp_core.documents.signed import from_json
+from shuffledp_core.errors import OutputError, UsageError
+from shuffledp_core.mechanisms import MAX_DOMAIN, KRRHistogram
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.privacy import Adjacency
+from shuffledp_core.transport.tls import CLIENT
+from shuffledp_ops.rounds.operate import trusted_files
+from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
+from shuffledp_ops.rounds.report import RoundReport, Trace
+from shuffledp_ops.rounds.running import StageClock
+from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
+from shuffledp_sim.captured import BOARD, LOGS, keep_truth
+from shuffledp_sim.playing import run_round
+from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.workplace import workplace
+from shuffledp_sim.users.columns import Column, load_column
+from shuffledp_sim.users.sealing import sealing_pool, warm
+
+COLLUDING_SHARE: Final = 0.05
+"""Users that the guarantee does not count on: the plan assumes them to help the adversary."""
+
+ABSENT_SHARE: Final = 0.05
+"""Users that may stay away before the round is given up."""
+
+OPEN_SECONDS: Final = 7200.0
+"""The round closes when everybody has submitted; this is only the latest moment."""
+
+NO_LIMIT: Final = 1e9
+"""ε of a population's budget, nats: more than any round costs."""
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """The options of `shuffledp demo`; `corrupt` holds numbers from 1 to `nodes`."""
+
+    users: int = 2000
+    mechanism: str = "geo-shuffle"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    adjacency: Adjacency = Adjacency.STANDARD
+    max_distance: int | None = None
+    nodes: int = 3
+    suite: str = "sealed-box"
+    data: Path | None = None
+    column: str | None = None
+    max_value: int = 20
+    out: Path = Path("out")
+    corrupt: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        suite_named(self.suite)
+        if not 0 < self.epsilon < math.inf:
+            raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"--delta must be above 0 and below 1, not {self.delta}")
+        if self.max_value >= MAX_DOMAIN:
+            raise UsageError(f"--max-value must be below {MAX_DOMAIN:,}, not {self.max_value:,}")
+        if self.max_distance is not None and self.max_distance > self.max_value:
+            raise UsageError(f"--max-distance must be at most --max-value, {self.max_value}, not {self.max_distance}")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A round that is over.
+
+    Attributes:
+        report: its outcome.
+        keys: roster and root key by file name, to verify the documents by later.
+        evidence: folder with the documents, the board and what the corrupt nodes wrote; None without corrupt nodes.
+        lost: why there is no evidence where there should be some; the answer stands all the same.
+    """
+
+    report: RoundReport
+    keys: dict[str, bytes]
+    evidence: Path | None = None
+    lost: OSError | None = None
+
+
+def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
+    """Runs the round, prints the answer, leaves the documents in `options.out`/<round> and no process behind.
+
+    Raises:
+        OutputError: `options.out` cannot be written; before anything is started, or after the answer is out.
+        ShuffleDPError: whatever ended the round.
+    """
+    column = load_column(options.data, options.column, users=options.users, max_value=options.max_value, draw=True)
+    check_folder(options.out)
+    with workplace() as folder:
+        with Stages(Console(stderr=True)) as stages:
+            played = play_round(options, column, stages, folder)
+        show_then_save(partial(print_answer, played.report, as_json=as_json), partial(_save, played, options.out))
+    if not as_json:
+        print_folder(options.out / played.report.round_id)
+
+
+def _save(played: Played, out: Path) -> None:
+    """The documents into `out`, else into a new folder for temporary files: the analyst that knows them is gone."""
+    try:
+        save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
+    except OSError as error:
+        words = f"the documents of the round could not be written into {out}: {error.strerror}"
+        try:
+            rescue = Path(tempfile.mkdtemp(prefix="shuffledp-round-")) / played.report.round_id
+            save_round(played.report, rescue, played.keys, played.evidence)
+        except OSError:
+            raise OutputError(f"{words}; what is printed is all that is left of it") from error
+        raise OutputError(f"{words}; they are in {rescue} instead") from error
+    if played.lost is not None:
+        raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+
+
+def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+    """One round, and what its corrupt nodes, if any, could do with their logs.
+
+    Args:
+        options: of the round.
+        column: the users' values.
+        stages: where progress is shown.
+        folder: new and empty, for the system; it holds the evidence afterwards.
+
+    Raises:
+        ShuffleDPError: whatever ended the round.
+    """
+    played = asyncio.run(run_demo(options, column, stages, folder))
+    if played.evidence is None:
+        return played
+    try:
+        write_documents(played.report, played.evidence, played.keys)
+    except OSError as error:
+        return replace(played, evidence=None, lost=error)
+    return replace(played, report=replace(played.report, trace=_tracer()(played.evidence)))
+
+
+def _tracer() -> Callable[[Path], Trace]:
+    """The attack with a round's evidence, from an installed package: this one is below the adversary's."""
+    for found in entry_points(group="shuffledp.tracers"):
+        tracer: Callable[[Path], Trace] = found.load()
+        return tracer
+    raise UsageError("no attack on what corrupt nodes write down is installed here: pip install 'shuffledp[adversary]'")
+
+
+async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+    """One round over processes of its own, with the evidence of its corrupt nodes but without an attack on it.
+
+    Raises:
+        ShuffleDPError: whatever ended the round.
+    """
+    clock = StageClock()
+    with sealing_pool() as pool:
+        system = LocalSystem(folder / "system", nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt)
+        try:
+            with clock.stage("start"):
+                stages.update("start", 0, len(system.processes))
+                started = partial(stages.update, "start")
+                await asyncio.gather(system.start(started), warm(pool))
+            plan = plan_of(system, options)
+            who: list[bytes] = []
+            report = await run_round(
+                system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=who
+            )
+            report = replace(report, drawn_from=column.drawn_from)
+            played = Played(report, trusted_files(system.deployment.folder))
+            if options.corrupt:
+                played = await _with_evidence(played, system, who, column.values, folder / "round")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            system.stop()
+    return played
+
+
+async def _with_evidence(
+    played: Played, system: LocalSystem, who: list[bytes], values: NDArray[np.int64], folder: Path
+) -> Played:
+    try:
+        await keep_evidence(system, played.report, who, values, folder)
+    except OSError as error:
+        return replace(played, lost=error)
+    return replace(played, evidence=folder)
+
+
+async def keep_evidence(
+    system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
+) -> None:
+    """The board, the corrupt nodes' logs, and the truth to measure by, into a round's folder; see `tracing.trace`."""
+    deployment, result = system.deployment, from_json(report.documents["result"].body, Result)
+    geometry = from_json(report.documents["manifest"].body, Manifest).geometry
+    async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
+        board = await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
+    keep_truth(folder, credentials, values)
+    (folder / BOARD).write_bytes(board)
+    for name in system.corrupt:
+        shutil.copytree(system.logs_of(name), folder / LOGS / name)
+
+
+def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
+    """The plan of a demo round over all nodes of the system."""
+    histogram = options.mechanism == KRRHistogram.kind
+    least = max(1, options.users - int(ABSENT_SHARE * options.users))
+    return RoundPlan(
+        population=system.population,
+        mechanism=options.mechanism,
+        size=options.max_value + 1 if histogram else options.max_value,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        adjacency=options.adjacency,
+        max_distance=options.max_distance,
+        min_reports=least,
+        max_reports=options.users,
+        colluding=min(int(COLLUDING_SHARE * options.users), least - 1),
+        route=system.route,
+        suite=options.suite,
+        open_seconds=OPEN_SECONDS,
+        allow_corrupt=bool(options.corrupt),
+    )
+
+
+def _budget(options: DemoOptions) -> Budget:
+    """One that no round exceeds: nobody sets a budget for a system that plays a single round.
+
+    What a round costs the ledger may be far from its target: under metric adjacency with a smaller `max_distance` it
+    is the cost of a change across the whole domain.
+    """
+    return Budget(epsilon=NO_LIMIT, delta=options.delta)
