@@ -27,9 +27,9 @@ SMALLEST_DELTA: Final = 1e-12
 
 
 def check_round_id(round_id: str) -> None:
-    """Raises `UsageError` unless it is 16 to 64 lower-case hex digits."""
+    """Raises `UsageError` unless it is 32 lower-case hex digits."""
     if not ROUND_ID.fullmatch(round_id):
-        raise UsageError(f"a round id is 16 to 64 lower-case hex digits, not {round_id[:80]!r}")
+        raise UsageError(f"a round id is 32 lower-case hex digits, not {round_id[:80]!r}")
 
 
 def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPlan:

@@ -18,8 +18,6 @@ it, and has failed if it was never announced. One that cannot be read is renamed
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,11 +28,11 @@ import msgspec
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
+from shuffledp_core.files import sync, write_atomic
+from shuffledp_core.vocabulary import ROUND_ID
 
 MAX_DISCARD_BYTES: Final = 4096
 """Several times what a discard takes; a node signs its own text, and its length must not keep others' from devices."""
-
-_ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Records:
@@ -47,7 +45,7 @@ class Records:
 
     def _path(self, round_id: str) -> Path:
         # Identifiers come from callers and become paths: nothing but 32 hex digits gets that far.
-        if not _ROUND_ID.fullmatch(round_id):
+        if not ROUND_ID.fullmatch(round_id):
             raise UnknownRoundError(f"{round_id[:40]!r} is not a round identifier (32 hexadecimal digits)")
         return self._folder / round_id
 
@@ -55,8 +53,8 @@ class Records:
         """A new round, before anything is asked of anybody."""
         folder = self._path(round_id)
         folder.mkdir(mode=0o700)
-        _write(folder / "plan.json", to_json(plan))
-        _sync(self._folder)
+        write_atomic(folder / "plan.json", to_json(plan))
+        sync(self._folder)
 
     def plan(self, round_id: str) -> RoundPlan:
         """The plan of a known round."""
@@ -64,7 +62,7 @@ class Records:
 
     def keep_announcement(self, round_id: str, announcement: bytes) -> None:
         """Remembers what was announced."""
-        _write(self._path(round_id) / "announcement.json", announcement)
+        write_atomic(self._path(round_id) / "announcement.json", announcement)
 
     def announcement(self, round_id: str) -> bytes:
         """What was announced; `UnknownRoundError` when nothing was."""
@@ -72,7 +70,7 @@ class Records:
 
     def mark_closing(self, round_id: str) -> None:
         """Remembers that the entry node is about to be told to close."""
-        _write(self._path(round_id) / "closing", b"")
+        write_atomic(self._path(round_id) / "closing", b"")
 
     def is_closing(self, round_id: str) -> bool:
         """Whether the entry node may have been told to close."""
@@ -85,9 +83,9 @@ class Records:
     def commit_batch(self, round_id: str, header: Signed) -> Path:
         """The batch behind this header has arrived, is verified and synced: its lasting place."""
         batch = self.batch(round_id)
-        _write(batch.with_name("header.json"), header.to_bytes())
+        write_atomic(batch.with_name("header.json"), header.to_bytes())
         self.batch_part(round_id).replace(batch)
-        _sync(batch.parent)
+        sync(batch.parent)
         return batch
 
     def batch(self, round_id: str) -> Path:
@@ -110,7 +108,7 @@ class Records:
         """How often the complete batch began to be decoded, this time included, and never was."""
         path = self._path(round_id) / "attempts"
         attempts = path.stat().st_size + 1 if path.exists() else 1
-        _write(path, bytes(attempts))
+        write_atomic(path, bytes(attempts))
         return attempts
 
     def forget_attempts(self, round_id: str) -> None:
@@ -138,14 +136,14 @@ class Records:
                 f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
             )
         batch.replace(batch.with_name("board"))
-        _write(batch.with_name("result.json"), data)
+        write_atomic(batch.with_name("result.json"), data)
 
     def fail(self, round_id: str, result: Signed) -> None:
         """The round ends without a board: whatever arrived is erased first."""
         folder = self._path(round_id)
         for name in ("batch.part", "batch", "board"):
             (folder / name).unlink(missing_ok=True)
-        _write(folder / "result.json", result.to_bytes())
+        write_atomic(folder / "result.json", result.to_bytes())
 
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
@@ -154,7 +152,7 @@ class Records:
     def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
         """What the nodes of the route signed so far. One that is padded is left out: all travel beside the result."""
         short = [one for one in discards if len(one.to_bytes()) <= MAX_DISCARD_BYTES]
-        _write(self._path(round_id) / "discards.json", msgspec.json.encode(short))
+        write_atomic(self._path(round_id) / "discards.json", msgspec.json.encode(short))
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:
         """What `keep_discards` kept last, one signed document each."""
@@ -177,21 +175,21 @@ class Records:
 
     def finish(self, round_id: str) -> None:
         """Nothing is left to do for this round."""
-        _write(self._path(round_id) / "finished", b"")
+        write_atomic(self._path(round_id) / "finished", b"")
 
     def newest_first(self) -> list[tuple[int, str]]:
         """Every round there is: when it was opened (nanoseconds since 1970), and its identifier."""
         found = []
         for folder in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # killed before the plan was written: no round
-                if _ROUND_ID.fullmatch(folder.name):
+                if ROUND_ID.fullmatch(folder.name):
                     found.append(((folder / "plan.json").stat().st_mtime_ns, folder.name))
         return sorted(found, reverse=True)
 
     def unfinished(self) -> Iterator[str]:
         """Rounds for which something is left to do after a restart; folders without a plan are swept away."""
         for folder in sorted(self._folder.iterdir()):
-            if not (_ROUND_ID.fullmatch(folder.name) and folder.is_dir()) or (folder / "finished").exists():
+            if not (ROUND_ID.fullmatch(folder.name) and folder.is_dir()) or (folder / "finished").exists():
                 continue
             if (folder / "plan.json").exists():
                 yield folder.name
@@ -202,7 +200,7 @@ class Records:
         """Puts the folder of a round that cannot be read where no later start finds it; its new place."""
         aside = self._folder / f"set-aside-{round_id}"
         self._path(round_id).rename(aside)
-        _sync(self._folder)
+        sync(self._folder)
         return aside
 
     def _read(self, round_id: str, name: str) -> bytes:
@@ -211,23 +209,3 @@ class Records:
         except FileNotFoundError as error:
             what = name.removesuffix(".json")
             raise UnknownRoundError(f"there is no {what} of round {round_id} here (yet)") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, and on the disk when this returns."""
-    part = path.with_name(path.name + ".new")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,6 @@ works from; `renew` puts a later roster and TLS pair into such a folder, and lea
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from shuffledp_core.config import load_config, parse_config
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, MalformedDocumentError
+from shuffledp_core.files import write_new
 from shuffledp_core.keys import load_roster, read_file
 
 CONFIG: Final = "client.toml"
@@ -119,7 +119,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
             for made in (new, new / "keys"):
                 made.chmod(0o700)
             for name, data in bundle.files().items():  # 1
-                _write(new / name, data)
+                write_new(new / name, data)
             roster = _checked(new)  # 2
             new.rename(target)  # 3
         finally:
@@ -144,7 +144,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
     try:
         for name, data in files.items():
             parts[name].unlink(missing_ok=True)
-            _write(parts[name], data)
+            write_new(parts[name], data)
         roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
         for name, part in parts.items():
             part.replace(folder / name)
@@ -162,10 +162,3 @@ def _checked(folder: Path) -> Roster:
     load_member(config.keys, roster)
     config.require_addresses(roster)
     return roster
-
-
-def _write(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

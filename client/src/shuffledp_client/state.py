@@ -21,7 +21,6 @@ from typing import Any, Final
 import msgspec
 
 from shuffledp_client.submission import PreparedSubmission
-from shuffledp_client.verification import ROUND_ID
 from shuffledp_core.documents.models import Announcement
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import (
@@ -31,6 +30,8 @@ from shuffledp_core.errors import (
     RoundStateError,
     UnknownRoundError,
 )
+from shuffledp_core.files import erase, sync, write_new
+from shuffledp_core.vocabulary import ROUND_ID
 
 KEPT_BYTES: Final = 64 * 2**20
 """Of all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
@@ -85,7 +86,7 @@ class SubmissionStore:
             data = to_json(kept)
             self._check_place(len(data))
             self._write(submission.round_id, data).replace(self._file(submission.round_id))
-            self._sync_folder()
+            sync(self._folder)
             return kept
 
     def find(self, round_id: str) -> Kept | None:
@@ -117,8 +118,8 @@ class SubmissionStore:
         """Erases what is kept (overwritten as far as the file system allows) and marks the round as done."""
         with self._locked():
             self._write(round_id, b"").replace(self._marker(round_id))
-            self._sync_folder()
-            self._erase(self._file(round_id))
+            sync(self._folder)
+            erase(self._file(round_id))
 
     def expire(self, now: int, seconds: float) -> None:
         """Finishes every round whose submissions closed more than so many seconds before `now` (ms since 1970)."""
@@ -161,8 +162,8 @@ class SubmissionStore:
         fresh = self._write(round_id, data)
         os.link(path, old)  # a name for the old file, found by the next start if we are killed
         fresh.replace(path)
-        self._sync_folder()
-        self._erase(old)
+        sync(self._folder)
+        erase(old)
 
     def _check_place(self, size: int) -> None:
         used = sum(path.stat().st_size for path in self._folder.glob("*.json"))
@@ -182,10 +183,10 @@ class SubmissionStore:
             if current.exists() and current.samefile(path):  # killed before it was replaced
                 path.unlink()
             else:
-                self._erase(path)
+                erase(path)
         for marker in self._folder.glob("*.done"):
             if ROUND_ID.fullmatch(marker.stem):
-                self._erase(self._file(marker.stem))
+                erase(self._file(marker.stem))
 
     def _file(self, round_id: str) -> Path:
         if not ROUND_ID.fullmatch(round_id):
@@ -198,22 +199,9 @@ class SubmissionStore:
     def _new_path(self, round_id: str) -> Path:
         return self._folder / f"new-{round_id}-{secrets.token_hex(8)}"
 
-    def _erase(self, path: Path) -> None:
-        with suppress(FileNotFoundError):
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
-            self._sync_folder()
-
     def _write(self, round_id: str, data: bytes) -> Path:
         path = self._new_path(round_id)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(path, data)
         return path
 
     @contextmanager
@@ -225,12 +213,5 @@ class SubmissionStore:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)

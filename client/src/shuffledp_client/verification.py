@@ -7,7 +7,6 @@ and which only `verify_round` makes: nothing can be sealed for a round that was 
 
 from __future__ import annotations
 
-import re
 from dataclasses import InitVar, dataclass
 from typing import Final
 
@@ -37,6 +36,7 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.vocabulary import ROUND_ID
 
 ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"
@@ -44,7 +44,6 @@ NODE: Final = "node"
 PLAN: Final = "plan"
 """`Certificate.stage` before the round; `FINAL` for the reports that arrived."""
 FINAL: Final = "final"
-ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 """16 random bytes in hex, docs/protocol.md, "Opening"; also what makes it safe as part of a file name."""
 
 _ONLY_HERE: Final = object()

@@ -7,7 +7,6 @@ Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `
 from __future__ import annotations
 
 import datetime as dt
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
 from shuffledp_core.errors import ConfigError, StaleRosterError
+from shuffledp_core.files import write_new
 
 ROOT = "root"
 """Signer name of the roster."""
@@ -152,10 +152,7 @@ def _remember(state: Path, serial: int, digest: str) -> None:
                 f"{', with other contents' if serial == newest else ''}: get the present one"
             )
         part = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(f"{serial} {digest}")
-            out.flush()
-            os.fsync(out.fileno())
+        write_new(part, f"{serial} {digest}".encode())
         part.replace(file)
     except OSError as error:
         raise ConfigError(f"cannot use the state folder {state}: {error.strerror}; check `state`") from error

@@ -11,5 +11,5 @@ PLAN: Final = "plan"
 FINAL: Final = "final"
 """A certificate issued after a round, for the reports that were mixed."""
 
-ROUND_ID: Final = re.compile(r"[0-9a-f]{16,64}")
-"""What a round id matches as a whole: lower-case hex digits."""
+ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""What a round id matches as a whole: the 16 random bytes that the analyst drew, as hex digits."""

@@ -19,8 +19,8 @@ from shuffledp_core.documents.models import Credential, Population, Roster, With
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.documents.submission import credential_id
 from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, WithdrawnCredentialError
+from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.keys import read_file
-from shuffledp_shuffler.files import make_folder, write_atomic
 
 _KEPT: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""

@@ -25,9 +25,9 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 
-_ROUND_ID: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 CLOCK_MILLISECONDS: Final = 600_000
@@ -37,8 +37,8 @@ when it is certified."""
 
 def check_round_id(round_id: str) -> str:
     """The round id, fit to name a folder; `UnknownRoundError` otherwise."""
-    if not _ROUND_ID.fullmatch(round_id):
-        raise UnknownRoundError(f"{round_id[:80]!r} is not a round id: 1 to 64 of 0-9, a-z and '-'")
+    if not ROUND_ID.fullmatch(round_id):
+        raise UnknownRoundError(f"{round_id[:80]!r} is not a round id: 32 lower-case hex digits")
     return round_id
 
 

@@ -19,13 +19,13 @@ from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Ro
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.documents.submission import check_envelope, credential_id
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, SubmissionClosedError
+from shuffledp_core.files import PART, erase
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.chunks import Offsets
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_batch, check_claim
-from shuffledp_shuffler.files import PART, erase
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import different_submission
 from shuffledp_shuffler.uploads import Chunks, Uploads

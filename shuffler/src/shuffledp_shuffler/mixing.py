@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
+from shuffledp_core.files import commit_part, open_part
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_shuffler.duplicates import repeated
-from shuffledp_shuffler.files import commit_part, open_part
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
 from shuffledp_shuffler.peel_worker import Layer, Peeled
 from shuffledp_shuffler.peeling import CHUNK_BYTES as PEEL_BYTES

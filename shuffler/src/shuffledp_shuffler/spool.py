@@ -28,7 +28,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_shuffler.files import sync_folder
+from shuffledp_core.files import sync
 
 MAX_GROUP: Final = 1024
 """Submissions in one commit."""
@@ -100,7 +100,7 @@ class Spool:
         except sqlite3.Error as error:
             os.close(self._file)
             raise NodeFault(f"{_trouble(error)}; the round cannot go on") from error
-        sync_folder(index.parent)
+        sync(index.parent)
         self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
         self._thread.start()
 

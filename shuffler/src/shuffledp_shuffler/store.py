@@ -20,8 +20,8 @@ from typing import Final
 from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
+from shuffledp_core.files import PART, erase, erase_folder, make_folder, size_of, sync, write_atomic
 from shuffledp_core.state import claim_state
-from shuffledp_shuffler.files import PART, erase, erase_folder, make_folder, size_of, sync_folder, write_atomic
 from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
 
 _NEW: Final = ".new-"
@@ -91,7 +91,7 @@ class RoundFolder:
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:
         """Moves a verified, flushed upload into the round, then commits the record that counts on it."""
         upload.rename(self.incoming)
-        sync_folder(self.path)
+        sync(self.path)
         self.commit(record)
 
     def erase_consumed(self, phase: Phase) -> None:
@@ -149,7 +149,7 @@ class Store:
             erase_folder(making.path)
             raise
         making.path.rename(path)
-        sync_folder(self._rounds)
+        sync(self._rounds)
         return RoundFolder(path)
 
     def folders(self) -> list[RoundFolder]:

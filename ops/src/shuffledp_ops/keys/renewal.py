@@ -19,6 +19,7 @@ from typing import Final
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, UsageError
+from shuffledp_core.files import sync
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.transport.tls_files import certificates
@@ -165,7 +166,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 yield copy
                 _sync(copy)
                 _exchange(copy, folder)
-                _sync_one(folder.parent)
+                sync(folder.parent)
             finally:
                 shutil.rmtree(copy, ignore_errors=True)
     except (OSError, shutil.Error) as error:
@@ -204,13 +205,5 @@ def _sync(folder: Path) -> None:
     for where, _, files in os.walk(folder):
         for file in files:
             if not (Path(where) / file).is_symlink():
-                _sync_one(Path(where) / file)
-        _sync_one(Path(where))
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+                sync(Path(where) / file)
+        sync(Path(where))

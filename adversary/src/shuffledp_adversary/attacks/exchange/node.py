@@ -13,8 +13,8 @@ from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
+from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
-from shuffledp_shuffler.files import make_folder, write_atomic
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, Parts
 from shuffledp_shuffler.uploads import Chunks

@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from shuffledp_core.transport.chunks import CHUNK_BYTES
+_BLOCK: Final = 2**18
+"""Zeros that erasing writes at a time."""
 
 PART: Final = ".part"
 """Suffix of a file that is still being written; whoever finds one at start erases it."""
@@ -20,13 +21,21 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes creations, renames and removals in the folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Makes a file's bytes, or a folder's creations, renames and removals, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Writes a file that must not exist yet, mode 0600, flushed to the disk; raises `FileExistsError` where it does."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def open_part(path: Path) -> BinaryIO:
@@ -40,7 +49,7 @@ def commit_part(path: Path, file: BinaryIO) -> None:
     os.fsync(file.fileno())
     file.close()
     path.with_name(path.name + PART).replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -63,14 +72,14 @@ def erase(path: Path) -> None:
     try:
         size = path.stat().st_size
         with path.open("r+b", buffering=0) as file:
-            for start in range(0, size, CHUNK_BYTES):
-                file.write(bytes(min(CHUNK_BYTES, size - start)))
+            for start in range(0, size, _BLOCK):
+                file.write(bytes(min(_BLOCK, size - start)))
             os.fsync(file.fileno())
             file.truncate(0)  # gives the blocks back even while somebody still holds the file open
         path.unlink()
     except FileNotFoundError:
         return
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def erase_folder(folder: Path) -> None:
@@ -80,7 +89,7 @@ def erase_folder(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         erase(path)
     folder.rmdir()
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def _create(path: Path) -> BinaryIO:
