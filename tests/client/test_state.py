@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -91,11 +92,18 @@ def test_a_crash_while_erasing_is_made_good_at_the_next_start(
 
 
 class Disk:
-    """The state folder as a thief of the disk finds it: every inode that ever had a name, when its last name went."""
+    """The state folder as a thief of the disk finds it: what was last flushed of every inode whose last name went."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gone: list[bytes] = []
-        unlink, replace = Path.unlink, Path.replace
+        self._flushed: dict[int, bytes] = {}
+        unlink, replace, fsync = Path.unlink, Path.replace, os.fsync
+
+        def watched_fsync(descriptor: int) -> None:
+            fsync(descriptor)
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                self._flushed[found.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
 
         def watched_unlink(path: Path, *arguments: Any, **options: Any) -> None:
             self._note(path)
@@ -106,12 +114,13 @@ class Disk:
                 self._note(target)
             return replace(path, target)
 
+        monkeypatch.setattr(os, "fsync", watched_fsync)
         monkeypatch.setattr(Path, "unlink", watched_unlink)
         monkeypatch.setattr(Path, "replace", watched_replace)
 
     def _note(self, path: Path) -> None:
         if path.exists() and path.stat().st_nlink == 1:
-            self.gone.append(path.read_bytes())
+            self.gone.append(self._flushed.pop(path.stat().st_ino))
 
 
 def test_no_copy_of_a_secret_is_unlinked_before_it_is_overwritten(
