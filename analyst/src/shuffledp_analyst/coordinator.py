@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import structlog
 
-from shuffledp_analyst.batches import let_through, read_header
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
 from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
@@ -31,6 +30,7 @@ from shuffledp_core.errors import (
     UnreachableError,
 )
 from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.receiving import batch_chunks, let_through, read_header
 from shuffledp_proto.v1 import batch_pb2
 
 BOARD_BYTES: Final = 2**16
@@ -209,7 +209,7 @@ class Coordinator:
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
-            await let_through(parts, self._around.records.batch_bytes(header.round_id))
+            await let_through(batch_chunks(parts), self._around.records.batch_bytes(header.round_id))
 
     # For everybody
 

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import structlog
 
-from shuffledp_analyst.batches import check_digest, let_through, spool
 from shuffledp_analyst.ending import Surroundings, end_failed, end_published
 from shuffledp_analyst.metrics import PUBLISHED, View
 from shuffledp_analyst.opening import (
@@ -52,6 +51,7 @@ from shuffledp_core.estimation import estimate
 from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.transport.announce import manifest_topic
+from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
 from shuffledp_proto.v1 import batch_pb2
 
 MAX_ATTEMPTS: Final = 3
@@ -124,11 +124,11 @@ class RunningRound:
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
-                await let_through(parts, self._around.records.batch_bytes(self._id))
+                await let_through(batch_chunks(parts), self._around.records.batch_bytes(self._id))
                 return
             length = self._judge(lambda: self.round.check_batch(header))  # 2
             try:
-                found = await spool(parts, length, self._around.records.batch_part(self._id))  # 3
+                found = await receive(batch_chunks(parts), length, self._around.records.batch_part(self._id))  # 3
             except OSError as error:
                 self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
                 raise
@@ -136,7 +136,7 @@ class RunningRound:
             self._delivered.set()
 
     def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:
-        check_digest(header, found)
+        check_digest(header.digest, found)
         check_size(signed.signer, len(signed.to_bytes()))
         self.round.delivered(header)
         self._around.records.commit_batch(self._id, signed)

@@ -6,13 +6,10 @@ docs/protocol.md, sections "Submit" and "Batches".
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Roster
@@ -23,12 +20,12 @@ from shuffledp_core.files import PART, erase
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.tasks import in_thread, uninterrupted
-from shuffledp_core.transport.chunks import Offsets
+from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_batch, check_claim
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import different_submission
-from shuffledp_shuffler.uploads import Chunks, Uploads
+from shuffledp_shuffler.uploads import Uploads
 
 
 @dataclass(frozen=True)
@@ -135,36 +132,16 @@ class Batches:
         total = check_batch(header, peer, live.require_terms())  # 1
         async with live.upload_lock:
             if _is_committed(live, signed):  # 2
-                await _let_through(chunks, total)
+                await let_through(chunks, total)
                 return False
             live.record.received(signed, header.users)
             upload = self.uploads / f"{secrets.token_hex(16)}{PART}"
             try:
-                await self._receive(upload, total, header.digest, chunks)  # 3
+                check_digest(header.digest, await receive(chunks, total, upload))  # 3
                 await uninterrupted(self._commit(live, upload, signed, header.users))  # 4
             finally:
                 await in_thread(erase, upload)
         return True
-
-    async def _receive(self, upload: Path, total: int, expected: str, chunks: Chunks) -> None:
-        offsets, found = Offsets(total), hashlib.sha256()
-
-        def store(data: bytes) -> None:
-            found.update(data)
-            file.write(data)
-
-        file: BinaryIO
-        with os.fdopen(os.open(upload, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            async for offset, data in chunks:
-                offsets.accept(offset, len(data))
-                await in_thread(store, data)
-            offsets.finish()
-            if found.hexdigest() != expected:
-                raise BadBatchError(
-                    f"the batch has digest {found.hexdigest()}, its header says {expected}; send it again"
-                )
-            file.flush()
-            await in_thread(os.fsync, file.fileno())
 
     async def _commit(self, live: LiveRound, upload: Path, signed: Signed, users: int) -> None:
         async with live.lock:
@@ -172,12 +149,6 @@ class Batches:
             record = live.record.received(signed, users)
             await in_thread(live.folder.take_incoming, upload, record)
             live.adopt(record)
-
-
-async def _let_through(chunks: Chunks, total: int) -> None:
-    offsets = Offsets(total)
-    async for offset, data in chunks:
-        offsets.accept(offset, len(data))
 
 
 def _is_committed(live: LiveRound, signed: Signed) -> bool:

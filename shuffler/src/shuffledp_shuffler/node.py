@@ -23,6 +23,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.tasks import in_thread, uninterrupted
+from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     Terms,
@@ -40,7 +41,6 @@ from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder, Store
-from shuffledp_shuffler.uploads import Chunks
 from shuffledp_shuffler.work import Work
 
 SWEEP_SECONDS: Final = 60.0

@@ -11,7 +11,8 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, NodeFault
+from shuffledp_core.errors import InvalidSubmissionError, NodeFault
+from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
@@ -122,11 +123,9 @@ class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
         """See batch.proto."""
-        first = await anext(aiter(request_iterator), None)
-        if first is None or first.WhichOneof("part") != "header":
-            raise BadBatchError("a batch begins with its header")
+        header = await read_header(request_iterator)
         with _disk_faults():
-            await self._node.add_batch(first.header, peer_name(context), _records(request_iterator))
+            await self._node.add_batch(header, peer_name(context), batch_chunks(request_iterator))
         return batch_pb2.AddBatchResponse()
 
 
@@ -134,13 +133,6 @@ async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIte
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
             raise InvalidSubmissionError("after its header a submission consists of chunks")
-        yield request.chunk.offset, request.chunk.data
-
-
-async def _records(requests: AsyncIterator[batch_pb2.AddBatchRequest]) -> AsyncIterator[tuple[int, bytes]]:
-    async for request in requests:
-        if request.WhichOneof("part") != "chunk":
-            raise BadBatchError("after its header a batch consists of chunks")
         yield request.chunk.offset, request.chunk.data
 
 

@@ -10,13 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from shuffledp_core.errors import BadBatchError, BusyError, InvalidSubmissionError
 from shuffledp_core.transport.chunks import CHUNK_BYTES, Offsets
-
-Chunks: TypeAlias = AsyncIterator[tuple[int, bytes]]
-"""(offset, bytes) as they arrive."""
+from shuffledp_core.transport.receiving import Chunks
 
 GRACE_SECONDS: Final = 10.0
 """What an upload may stand still in all: a lost packet or two."""

@@ -15,9 +15,9 @@ from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
 from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
+from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, Parts
-from shuffledp_shuffler.uploads import Chunks
 from shuffledp_shuffler.work import Work
 
 

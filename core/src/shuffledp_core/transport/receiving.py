@@ -1,0 +1,82 @@
+"""Receiving a batch: a stream of chunks into a file that is verified and synced before anybody hears of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterable, AsyncIterator
+from pathlib import Path
+
+from shuffledp_core.errors import BadBatchError
+from shuffledp_core.files import erase
+from shuffledp_core.tasks import in_thread
+from shuffledp_core.transport.chunks import Offsets
+from shuffledp_proto.v1 import batch_pb2
+
+Chunks = AsyncIterable[tuple[int, bytes]]
+"""The pieces of one whole, each with its offset."""
+
+
+async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> bytes:
+    """The signed header that a batch begins with; `BadBatchError` when it begins otherwise."""
+    async for request in requests:
+        if request.WhichOneof("part") == "header":
+            return request.header
+        break
+    raise BadBatchError("a batch begins with its signed header; send it all again")
+
+
+async def batch_chunks(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> AsyncIterator[tuple[int, bytes]]:
+    """The chunks behind the header; `BadBatchError` when anything else follows it."""
+    async for request in requests:
+        if request.WhichOneof("part") != "chunk":
+            raise BadBatchError("after its header a batch consists of chunks; send it all again")
+        yield request.chunk.offset, request.chunk.data
+
+
+async def receive(chunks: Chunks, total: int, path: Path) -> str:
+    """Writes exactly `total` bytes to `path`, mode 0600, and syncs them; their SHA-256 in hex.
+
+    After an error the file is erased.
+
+    Raises:
+        BadBatchError: the stream is torn or overlong. A dropped connection looks the same: the sender may repeat.
+    """
+    offsets, found = Offsets(total), hashlib.sha256()
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+    def store(data: bytes) -> None:
+        found.update(data)
+        file.write(data)
+
+    try:
+        with file:
+            async for offset, data in chunks:
+                offsets.accept(offset, len(data))
+                await in_thread(store, data)
+            offsets.finish()
+            file.flush()
+            await in_thread(os.fsync, file.fileno())
+    except BaseException:
+        await in_thread(erase, path)
+        raise
+    return found.hexdigest()
+
+
+async def let_through(chunks: Chunks, total: int) -> None:
+    """Reads the chunks of a batch that is here already and throws them away.
+
+    A sender that is answered while it writes may take the answer for a failure, and would send it all for ever.
+
+    Raises:
+        BadBatchError: more than `total` bytes, or chunks out of order.
+    """
+    offsets = Offsets(total)
+    async for offset, data in chunks:
+        offsets.accept(offset, len(data))
+
+
+def check_digest(signed: str, found: str) -> None:
+    """Raises `BadBatchError` unless the bytes are those that the sender committed to."""
+    if found != signed:
+        raise BadBatchError(f"the batch has digest {found} where its sender signed {signed}; send it again")
