@@ -1,4 +1,4 @@
-"""Words that several parties write and compare: the stages of a certificate and the names of rounds."""
+"""Words that several parties write and compare: stages of a certificate, round ids, the default suite."""
 
 from __future__ import annotations
 
@@ -13,3 +13,6 @@ FINAL: Final = "final"
 
 ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 """What a round id matches as a whole: the 16 random bytes that the analyst drew, as hex digits."""
+
+DEFAULT_SUITE: Final = "sealed-box"
+"""The public-key suite of a round whose plan names none; `shuffledp_core.onion.suites` has all of them."""

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, Suite
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.results.app import results_app
 
@@ -34,7 +35,7 @@ def round_(
     ] = None,
     population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
     route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
-    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    suite: Suite = DEFAULT_SUITE,
     open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
     allow_corrupt: Annotated[
         bool, typer.Option("--allow-corrupt", help="Laboratories only: nodes may write down who sent what.")

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, Suite
 from shuffledp.node_numbers import node_numbers
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_sim.deploy.app import deploy_app
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 
@@ -27,7 +28,7 @@ def demo(
     adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
     max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
-    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    suite: Suite = DEFAULT_SUITE,
     data: Annotated[
         Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
     ] = None,
@@ -116,7 +117,7 @@ def load(
     max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")] = 20,
     epsilon: Annotated[float, typer.Option(help="Target ε in nats.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    suite: Annotated[str, typer.Option(help="sealed-box, hpke or hpke-mlkem768-x25519.")] = "sealed-box",
+    suite: Suite = DEFAULT_SUITE,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes of a system started here.")] = 3,
     population: Annotated[str, typer.Option(help="Where the users are enrolled.")] = "demo",
     corpus: Annotated[

@@ -26,6 +26,7 @@ from shuffledp_core.mechanisms import MAX_DOMAIN, KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.tls import CLIENT
+from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_ops.rounds.report import RoundReport, Trace
@@ -62,7 +63,7 @@ class DemoOptions:
     adjacency: Adjacency = Adjacency.STANDARD
     max_distance: int | None = None
     nodes: int = 3
-    suite: str = "sealed-box"
+    suite: str = DEFAULT_SUITE
     data: Path | None = None
     column: str | None = None
     max_value: int = 20

@@ -15,6 +15,7 @@ from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.vocabulary import DEFAULT_SUITE
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -139,7 +140,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     max_reports: int
     colluding: int = 0
     route: tuple[str, ...]
-    suite: str = "sealed-box"
+    suite: str = DEFAULT_SUITE
     open_seconds: float = 600.0
     allow_corrupt: bool = False
 

@@ -44,6 +44,9 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
+Suite = Annotated[str, typer.Option(help="How onions are encrypted: sealed-box, hpke or hpke-mlkem768-x25519.")]
+
+
 def mechanism_kind(text: str) -> str:
     """The name of a registered mechanism."""
     if text not in MECHANISMS:

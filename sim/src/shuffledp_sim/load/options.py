@@ -11,6 +11,7 @@ from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_sim.load.machine import check_metrics_url
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.users.fleet import System
@@ -57,7 +58,7 @@ class LoadOptions:
     epsilon: float = 1.0
     delta: float = 1e-6
     nodes: int = 3
-    suite: str = "sealed-box"
+    suite: str = DEFAULT_SUITE
 
     def __post_init__(self) -> None:
         suite_named(self.suite)
