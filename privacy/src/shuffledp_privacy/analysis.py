@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy import registry
 from shuffledp_privacy.bounds import (
@@ -82,7 +82,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         UsageError: a parameter is outside its range.
         CannotCertify: no parameters meet the target; the message says the closest that can.
     """
-    histogram = plan.mechanism == KRRHistogram.kind
+    histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     target = Target(
         epsilon=plan.epsilon,
         delta=plan.delta,

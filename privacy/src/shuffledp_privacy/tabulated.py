@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
     Bounds,
@@ -62,7 +62,7 @@ _UPWARD: Final = 1 + 2.0**-50
 def fingerprint() -> str:
     """Hex digest of the code that computes tables: one of another version is computed anew."""
     digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
-    for source in [*_sources(files("shuffledp_privacy")), files("shuffledp_core") / "mechanisms.py"]:
+    for source in [*_sources(files("shuffledp_privacy")), *_sources(files("shuffledp_core") / "mechanisms")]:
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -85,8 +85,7 @@ class Tables:
 
     def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
         """The table of a change by `distance`, whatever the setting's adjacency."""
-        # K7: all changes of a symbol are the same change.
-        distance = 1 if isinstance(mechanism, KRRHistogram) else distance
+        distance = distance if mechanism.metric else 1  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
         found = self._kept.get(key)
         if found is None:

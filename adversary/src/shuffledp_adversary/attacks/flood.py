@@ -154,7 +154,7 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     plan = RoundPlan(
         population="demo",
         mechanism=spec.kind,
-        size=spec.domain if isinstance(spec, KRRHistogram) else spec.domain - 1,
+        size=spec.size,
         epsilon=1.0,
         delta=delta,
         min_reports=users,
