@@ -20,7 +20,6 @@ from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -32,9 +31,6 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 from shuffledp_privacy.tabulated import Highest, Tabulated, bounds_of
-
-REGISTERED: Final = registry.ANALYSES
-"""The analyses that `bounds` dispatches to; they register on import."""
 
 MOST_CURVES: Final = 12
 """Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go together."""

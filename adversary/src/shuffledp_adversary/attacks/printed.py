@@ -52,7 +52,6 @@ from shuffledp_adversary.audit.trials import TrialProgress
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, epsilon_bound
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1
 from shuffledp_privacy.sums import geo, rr, sgdl

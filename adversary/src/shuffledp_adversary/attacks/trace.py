@@ -43,7 +43,6 @@ from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.workplace import workplace

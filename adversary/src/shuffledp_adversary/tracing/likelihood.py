@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism, PaddedSpec, RRShuffle
+from shuffledp_privacy.registry import registered
 from shuffledp_privacy.sums.sgdl import share_law
 
 Floats = NDArray[np.float64]
@@ -45,9 +46,16 @@ def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> 
 
 
 @singledispatch
-def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:  # noqa: ARG001 - the signature of all
-    """ln P(answer | x): shape (answers, domain), -inf where it cannot be."""
-    raise ValueError(f"no likelihood for {type(spec).__name__}")
+def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
+    """ln P(answer | x): shape (answers, domain), -inf where it cannot be.
+
+    Raises:
+        UsageError: the mechanism's package registers no such law, or it cannot be tabulated.
+    """
+    found = registered(log_likelihood, spec)
+    if found is None:
+        raise UsageError(f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed from them")
+    return found(spec, answers)
 
 
 @log_likelihood.register

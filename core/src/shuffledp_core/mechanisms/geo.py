@@ -18,7 +18,9 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
     """
 
     kind: ClassVar[str] = "geo-shuffle"
-    summary: ClassVar[str] = "Sums with discrete Laplace noise from every user."
+    summary: ClassVar[str] = (
+        "Sums with discrete Laplace noise from every user, shuffled (Athanasiou et al. 2025, Algorithm 3)."
+    )
     epsilon_geo: Fraction
     padding: int
 

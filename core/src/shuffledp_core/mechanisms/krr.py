@@ -23,7 +23,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
     """
 
     kind: ClassVar[str] = "krr-histogram"
-    summary: ClassVar[str] = "k-ary randomised response: a histogram from one message per user."
+    summary: ClassVar[str] = "k-ary randomised response, shuffled: a histogram from one message per user."
     blanket: Fraction
 
     def __post_init__(self) -> None:

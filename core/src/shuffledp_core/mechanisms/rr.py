@@ -21,7 +21,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
     """
 
     kind: ClassVar[str] = "rr-shuffle"
-    summary: ClassVar[str] = "Sums from unary bits, each randomised."
+    summary: ClassVar[str] = "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
     randomise: Fraction
 
     def __post_init__(self) -> None:

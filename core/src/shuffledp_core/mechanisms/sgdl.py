@@ -18,7 +18,9 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
     """
 
     kind: ClassVar[str] = "sgdl-shuffle"
-    summary: ClassVar[str] = "Sums with one discrete Laplace noise made in shares."
+    summary: ClassVar[str] = (
+        "Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."
+    )
     noise_epsilon: Fraction
     shares: int
     padding: int

@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from msgspec import structs
 
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, Mechanism, PaddedSpec
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import Mechanism, PaddedSpec
 from shuffledp_privacy.bounds import standard_error
-from shuffledp_privacy.calibration.families import FAMILIES, Family, epsilon0_to_blanket
+from shuffledp_privacy.calibration.families import Family, epsilon0_to_blanket, family_of
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
 
 SEARCH_TOLERANCE = 3e-4
@@ -121,9 +121,7 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         UsageError: for an unknown kind, or a target that lacks what the kind needs.
         CannotCertify: if no parameter is enough; says the closest ε that is.
     """
-    if kind not in FAMILIES:
-        raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")
-    family = FAMILIES[kind](target)
+    family = family_of(kind, target)
     parameter = _Search(family, target).least()
     spec = _trimmed(family.build(parameter), target)
     if isinstance(spec, PaddedSpec):

@@ -11,7 +11,6 @@ import numpy as np
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, Mechanism, PaddedSpec
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
