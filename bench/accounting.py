@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
 from shuffledp_privacy.bounds import Setting, certified_curve, epsilon_bounds
 from shuffledp_privacy.calibration.advice import advise
 from shuffledp_privacy.calibration.calibrate import Target, calibrate

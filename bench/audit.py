@@ -16,7 +16,7 @@ from shuffledp.commands import questions
 from shuffledp.commands.options import Circumstances, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
-from shuffledp_adversary.audit.sampling import Dataset, count_symbols, shuffled_counts
+from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
@@ -55,7 +55,7 @@ def bare_geo(spec: GeoShuffle, values: NDArray[np.int64], random: np.random.Gene
 def _bare(sample: Bare, spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
     """One task in a worker: the counts of `PIECE` trials."""
     values = np.broadcast_to(np.array(dataset, dtype=np.int64), (PIECE, len(dataset)))
-    return count_symbols(spec, sample(spec, values, np.random.default_rng()))
+    return spec.count(sample(spec, values, np.random.default_rng()))
 
 
 def _rate(work: Callable[[], object], trials: int) -> float:

@@ -24,12 +24,12 @@ from shuffledp_core.documents.models import (
     CorruptedGuarantee,
     Countersignature,
     EpsilonBounds,
-    Estimate,
     LedgerPosition,
     Manifest,
     RoundKey,
 )
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.estimates import Estimate
 from shuffledp_core.estimation import estimate
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import Mechanism, SGDLShuffle

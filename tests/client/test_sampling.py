@@ -101,6 +101,7 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
     if isinstance(spec, RRShuffle):
         flip = spec.randomise / 2
         return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))
+    assert isinstance(spec, GeoShuffle | SGDLShuffle)
     noise = laplace_law(spec.epsilon_geo) if isinstance(spec, GeoShuffle) else sgdl_law(spec.noise_epsilon, spec.shares)
     law: defaultdict[int, float] = defaultdict(float)
     for size, chance in noise.items():

@@ -82,22 +82,35 @@ def prepared(draft: Draft, member: Member) -> PreparedSubmission:
 
 
 def test_the_unary_code_has_the_ones_first_and_a_fixed_length() -> None:
-    geometry = Geometry.of(GeoShuffle(max_value=4, epsilon_geo=QUIET, padding=1), "sealed-box", 2)
-    assert symbols(geometry, 2, 0) == [0] * 6
-    assert symbols(geometry, 2, 2) == [1, 1, 0, 0, 0, 0]
-    assert symbols(geometry, 2, 6) == [1] * 6
+    spec = GeoShuffle(max_value=4, epsilon_geo=QUIET, padding=1)
+    assert symbols(spec, 0) == [0] * 6
+    assert symbols(spec, 2) == [1, 1, 0, 0, 0, 0]
+    assert symbols(spec, 6) == [1] * 6
     for wrong in (-1, 7):
         with pytest.raises(ValueError, match="from 0 to 6"):
-            symbols(geometry, 2, wrong)
+            symbols(spec, wrong)
+
+
+class Talkative(KRRHistogram, frozen=True, tag="talkative"):
+    """It sends more messages for larger answers: their number is the value."""
+
+    def encode(self, answer: int) -> list[int]:
+        return [answer] * answer
+
+
+def test_a_code_whose_length_depends_on_the_answer_is_refused() -> None:
+    with pytest.raises(ValueError, match="every answer with 1 symbols from 0 to 3"):
+        symbols(Talkative(symbols=4, blanket=Fraction(1, 2)), 3)
 
 
 def test_a_histogram_sends_one_big_endian_symbol() -> None:
-    geometry = Geometry.of(KRRHistogram(symbols=1000, blanket=Fraction(1, 2)), "sealed-box", 2)
-    (message,) = encode(geometry, 1000, 770, os.urandom)
+    spec = KRRHistogram(symbols=1000, blanket=Fraction(1, 2))
+    geometry = Geometry.of(spec, "sealed-box", 2)
+    (message,) = encode(geometry, spec, 770, os.urandom)
     assert message[:2] == b"\x03\x02"
     assert len(message) == 2 + TAG_BYTES
     with pytest.raises(ValueError, match="from 0 to 999"):
-        encode(geometry, 1000, 1000, os.urandom)
+        encode(geometry, spec, 1000, os.urandom)
 
 
 def test_tags_are_all_different(prepared: PreparedSubmission) -> None:

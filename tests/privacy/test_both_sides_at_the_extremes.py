@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
-from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.families import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser

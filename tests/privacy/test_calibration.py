@@ -53,6 +53,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
         case SGDLShuffle():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
+    raise AssertionError(f"say here how {spec.kind} gets less noise")
 
 
 @pytest.mark.parametrize("kind", KINDS)

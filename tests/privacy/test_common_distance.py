@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.local.lecture import OneBitMean
 from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon

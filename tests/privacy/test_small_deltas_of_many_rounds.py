@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
 from shuffledp_privacy.bounds import Setting, certified_curve
 from shuffledp_privacy.calibration.families import epsilon0_to_blanket
 from shuffledp_privacy.local.lecture import binary_response

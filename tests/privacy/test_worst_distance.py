@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, delta_bounds, epsilon_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
 

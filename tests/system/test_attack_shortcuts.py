@@ -14,17 +14,18 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from shuffledp.cli import app as command
-from shuffledp_adversary.attacks import app
 from shuffledp_adversary.attacks.average import average_chart, run_average
 from shuffledp_adversary.attacks.dropout import dropout_chart, run_dropout
 from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
 from shuffledp_adversary.attacks.flood import flood_chart, run_flood
+from shuffledp_adversary.attacks.installed import attack_named, attacks_by_name
 from shuffledp_adversary.attacks.length import run_length
 from shuffledp_adversary.attacks.outlier import run_outlier
 from shuffledp_adversary.attacks.picture import draw_chart
@@ -220,5 +221,18 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(group: str) -> Non
     assert re.fullmatch(r"no command 'nosuch'; choose one of [a-z, -]+", str(done.exception))
 
 
-def test_the_command_line_and_the_evidence_have_one_confidence() -> None:
-    assert app.DEFAULT_CONFIDENCE == DEFAULT_CONFIDENCE
+def test_every_attack_is_listed_with_what_it_does_and_takes_the_options_that_it_names() -> None:
+    done = CliRunner().invoke(command, ["attack", "list", "--format", "json"])
+    listed = json.loads(done.stdout)
+    assert set(listed) >= {"average", "dropout", "exchange", "flood", "length", "outlier", "printed", "trace"}
+    for name, attack in attacks_by_name().items():
+        assert listed[name] == attack.summary
+        assert attack == attack_named(name)
+        parameters = signature(attack.run).parameters
+        assert set(attack.options) <= set(parameters)
+        assert parameters["confidence"].default == DEFAULT_CONFIDENCE
+
+
+@pytest.mark.parametrize("name", ["findings", "exchange.attack", "../flood", "", "list"])
+def test_what_is_no_attack_is_none(name: str) -> None:
+    assert attack_named(name) is None

@@ -23,7 +23,7 @@ from shuffledp_adversary.audit import command
 from shuffledp_adversary.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
 from shuffledp_adversary.audit.mixnet import audit_through_mixnet
 from shuffledp_adversary.audit.neighbours import outcomes, ranked, worst_looking
-from shuffledp_adversary.audit.sampling import Sampler, count_symbols, shuffled_counts
+from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
 from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS
@@ -156,8 +156,8 @@ def test_the_datasets_are_the_accountants_and_differ_in_one_value() -> None:
 
 def test_counts_are_those_of_the_answers() -> None:
     answers = np.array([[0, 1, 1], [2, 2, 2]])
-    assert count_symbols(spec_of(krr()), answers).tolist() == [[1, 2, 0], [0, 0, 3]]
-    assert count_symbols(spec_of(bits()), answers).tolist() == [[7, 2], [3, 6]]
+    assert spec_of(krr()).count(answers).tolist() == [[1, 2, 0], [0, 0, 3]]
+    assert spec_of(bits()).count(answers).tolist() == [[7, 2], [3, 6]]
 
 
 def test_every_trial_is_new_and_every_user_takes_part(pool: ProcessPoolExecutor) -> None:

@@ -8,7 +8,6 @@ from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_privacy import registry  # noqa: F401 - registers the analyses
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.families import FAMILIES
 

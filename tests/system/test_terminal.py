@@ -21,7 +21,8 @@ from shuffledp_accountant.certificates import certificate, cost_of
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.findings import Claim, Finding, Verdict
 from shuffledp_adversary.attacks.present import verdict_words
-from shuffledp_core.documents.models import Estimate, LedgerPosition, RoundPlan
+from shuffledp_core.documents.models import LedgerPosition, RoundPlan
+from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.vocabulary import FINAL

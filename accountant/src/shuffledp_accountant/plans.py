@@ -9,7 +9,7 @@ from typing import Final
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Mechanism
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
@@ -72,7 +72,7 @@ def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
 def _check_question(plan: RoundPlan) -> None:
     if plan.mechanism not in MECHANISMS:
         raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
-    low = 2 if plan.mechanism == KRRHistogram.kind else 1
+    low = MECHANISMS[plan.mechanism].least_size
     if not low <= plan.size < MAX_DOMAIN:
         raise UsageError(f"size must be from {low} to {MAX_DOMAIN - 1} for {plan.mechanism}, not {plan.size}")
     if not 0 < plan.epsilon <= MAX_PLAN_EPSILON:
@@ -86,7 +86,7 @@ def _check_question(plan: RoundPlan) -> None:
 
 
 def _check_distance(plan: RoundPlan) -> None:
-    largest = plan.size - 1 if plan.mechanism == KRRHistogram.kind else plan.size
+    largest = MECHANISMS[plan.mechanism].domain_of(plan.size) - 1
     if plan.max_distance is None:
         return
     if plan.adjacency is Adjacency.STANDARD and plan.max_distance != largest:

@@ -32,7 +32,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.estimation import check_informative
 from shuffledp_core.keys import verify_from
-from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
 
@@ -69,7 +69,7 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
     suite_named(plan.suite)  # 4
     if plan.mechanism not in MECHANISMS:
         raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
-    if plan.mechanism == KRRHistogram.kind and plan.size > MAX_SYMBOLS:
+    if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and plan.size > MAX_SYMBOLS:
         raise UsageError(f"a histogram may have at most {MAX_SYMBOLS} symbols, not {plan.size}")
     return plan
 
@@ -93,11 +93,10 @@ def check_plan_certificate(
     _same(certificate, "deployment", certificate.deployment, deployment)
     _same(certificate, "round_id", certificate.round_id, round_id)
     _same(certificate, "stage", certificate.stage, "plan")
-    size = certificate.mechanism.domain - (0 if isinstance(certificate.mechanism, KRRHistogram) else 1)
     for field, found, wanted in (  # 2
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism.kind, plan.mechanism),
-        ("size", size, plan.size),
+        ("size", certificate.mechanism.size, plan.size),
         ("users", certificate.users, plan.min_reports),
         ("honest", certificate.honest, plan.min_reports - plan.colluding),
         ("route", certificate.route, plan.route),

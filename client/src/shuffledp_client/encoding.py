@@ -5,40 +5,32 @@ docs/protocol.md, section "Onions".
 
 from __future__ import annotations
 
+from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.randomness import RandomBytes
 
 
-def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
-    """The m symbols that say `answer`.
-
-    A single message over a larger alphabet carries the answer itself; otherwise it is the fixed-length unary code
-    of Athanasiou et al. 2025, the ones first. Their order is lost in the shuffle and tells nothing to whoever sees it
-    before.
-
-    Args:
-        geometry: lengths of the round.
-        alphabet: number of different symbols of the mechanism.
-        answer: a symbol, or a number of ones.
+def symbols(spec: Mechanism, answer: int) -> list[int]:
+    """The m symbols that say `answer`, by the mechanism's own code.
 
     Raises:
-        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one).
+        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or the mechanism does
+            not say it with m symbols of its alphabet: the number of messages must not depend on the answer.
     """
-    if geometry.messages_per_user == 1:
-        if not 0 <= answer < alphabet:
-            raise ValueError(f"a symbol must be from 0 to {alphabet - 1}")
-        return [answer]
-    if not 0 <= answer <= geometry.messages_per_user:
-        raise ValueError(f"the number of ones must be from 0 to {geometry.messages_per_user}")
-    return [1] * answer + [0] * (geometry.messages_per_user - answer)
+    said = list(spec.encode(answer))
+    if len(said) != spec.messages_per_user or not all(0 <= symbol < spec.alphabet for symbol in said):
+        raise ValueError(
+            f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to {spec.alphabet - 1}"
+        )
+    return said
 
 
-def encode(geometry: Geometry, alphabet: int, answer: int, source: RandomBytes) -> list[bytes]:
+def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes) -> list[bytes]:
     """m plain messages of `geometry.plain_bytes`: the symbol big endian, then a tag from `source` each.
 
     Errors as `symbols`.
     """
-    return tagged(geometry, pack(geometry, symbols(geometry, alphabet, answer)), source)
+    return tagged(geometry, pack(geometry, symbols(spec, answer)), source)
 
 
 def pack(geometry: Geometry, answers: list[int]) -> bytes:

@@ -101,7 +101,7 @@ def prepare(
     """
     spec, geometry = verified.mechanism, verified.geometry
     answer = randomise(spec, value, RandomIntegers(random))
-    packed, seed = pack(geometry, symbols(geometry, spec.alphabet, answer)), random(SEED_BYTES)
+    packed, seed = pack(geometry, symbols(spec, answer)), random(SEED_BYTES)
     envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
     identity = member.identity()
     claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))

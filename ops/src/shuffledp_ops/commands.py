@@ -46,6 +46,7 @@ def round_(
     """Runs one round on a deployment: opens it, follows it, prints the answer."""
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
+    from shuffledp_core.mechanisms import MECHANISMS
     from shuffledp_ops.keys.pki import open_deployment
     from shuffledp_ops.rounds.operate import run_round_command
 
@@ -53,7 +54,7 @@ def round_(
         plan = RoundPlan(
             population=population,
             mechanism=mechanism,
-            size=max_value + 1 if mechanism == "krr-histogram" else max_value,
+            size=MECHANISMS[mechanism].size_for(max_value),
             epsilon=epsilon,
             delta=delta,
             adjacency=adjacency,

@@ -18,9 +18,8 @@ from typing import Final, TypeAlias
 
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -32,9 +31,6 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 from shuffledp_privacy.tabulated import Highest, Tabulated, bounds_of
-
-REGISTERED: Final = registry.ANALYSES
-"""The analyses that `bounds` dispatches to; they register on import."""
 
 MOST_CURVES: Final = 12
 """Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go together."""
@@ -82,7 +78,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         UsageError: a parameter is outside its range.
         CannotCertify: no parameters meet the target; the message says the closest that can.
     """
-    histogram = plan.mechanism == KRRHistogram.kind
+    histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     target = Target(
         epsilon=plan.epsilon,
         delta=plan.delta,

@@ -1,20 +1,28 @@
 """The vocabulary of the accountant: a setting, a question about it, and an answer with both sides of the truth.
 
 Every analysis answers the same questions about a mechanism spec; `functools.singledispatch` finds the
-module that knows the spec (the modules register on import of `shuffledp_privacy.registry`).
+one that knows the spec, and loads all that are installed when it meets one that it does not (`registry`).
 Epsilon is in nats; under metric adjacency it is per unit of distance. All functions are pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.registry import registered
+
+if TYPE_CHECKING:
+    from functools import _SingleDispatchCallable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,44 +76,47 @@ class CorruptedBounds:
     basis: tuple[str, ...]
 
 
-def _unknown(spec: object) -> UsageError:
-    return UsageError(f"no analysis of {type(spec).__name__} is known")
+def _known(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T]:
+    found = registered(function, spec)
+    if found is None:
+        raise UsageError(f"no analysis of {type(spec).__name__} is known")
+    return found
 
 
 @singledispatch
-def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG001
+def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
     """δ of one round at `epsilon`. Certified never below, attained never above the truth."""
-    raise _unknown(spec)
+    return _known(delta_bounds, spec)(spec, setting, epsilon)
 
 
 @singledispatch
-def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
+def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
     """ε of one round at `delta`. Certified never below, attained never above the truth."""
-    raise _unknown(spec)
+    return _known(epsilon_bounds, spec)(spec, setting, delta)
 
 
 @singledispatch
-def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
     """(ε_L, δ) when every node is corrupt. Never below the truth. ε_L counts as `setting.adjacency` says."""
-    raise _unknown(spec)
+    return _known(corrupted_bounds, spec)(spec, setting, delta)
 
 
 @singledispatch
-def standard_error(spec: object, users: int) -> float:  # noqa: ARG001
+def standard_error(spec: object, users: int) -> float:
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count at worst."""
-    raise _unknown(spec)
+    return _known(standard_error, spec)(spec, users)
 
 
 @singledispatch
 def certified_curve(
     spec: object,
-    setting: Setting,  # noqa: ARG001
-    distance: int,  # noqa: ARG001
-    epsilons: NDArray[np.float64],  # noqa: ARG001
+    setting: Setting,
+    distance: int,
+    epsilons: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly `distance`.
 
     Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating pair (or above
     it), so that composition may build on it. Mechanisms without a metric ignore `distance`.
     """
-    raise _unknown(spec)
+    return _known(certified_curve, spec)(spec, setting, distance, epsilons)

@@ -1,10 +1,55 @@
-"""Imports every analysis, so that all of them are known to the dispatch functions of `bounds`."""
+"""Finds the analysis of a mechanism: ours, and those that installed packages register.
+
+The functions that are told apart by mechanism (`bounds`, `rounds.composition.grows_with_distance`, ...) are
+`functools.singledispatch`es. One that meets a spec it does not know asks here, and the first such question loads all
+analyses: ours, then what entry points of the group `shuffledp.analyses` name. Each of those is a function without
+arguments that registers everything its package has to say of its mechanisms. docs/extending.md does it.
+"""
 
 from __future__ import annotations
 
-from shuffledp_privacy.histogram import krr
-from shuffledp_privacy.local import clones, lecture, rappor
-from shuffledp_privacy.sums import geo, rr, sgdl
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from threading import RLock
+from typing import TYPE_CHECKING, Final, TypeVar
 
-ANALYSES = (krr, clones, rr, geo, sgdl, lecture, rappor)
-"""The modules that register; naming them here keeps the imports from looking unused."""
+if TYPE_CHECKING:
+    from functools import _SingleDispatchCallable
+
+T = TypeVar("T")
+
+GROUP: Final = "shuffledp.analyses"
+
+_OURS: Final = ("histogram.krr", "local.clones", "sums.rr", "sums.geo", "sums.sgdl", "local.lecture", "local.rappor")
+
+
+class _Registry:
+    """Loads once, whoever asks first; who registers may ask again meanwhile and gets what there is by then."""
+
+    def __init__(self) -> None:
+        self._lock, self._begun = RLock(), False
+
+    def load(self) -> None:
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            for name in _OURS:
+                import_module(f"shuffledp_privacy.{name}")
+            for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+                point.load()()
+
+
+load: Final = _Registry().load
+"""Registers every analysis that is installed; does nothing the second time."""
+
+
+def registered(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T] | None:
+    """What is registered with a `singledispatch` function for this spec, by anybody; None for nothing."""
+    unknown = function.dispatch(object)
+    found = function.dispatch(type(spec))
+    if found is unknown:
+        load()
+        found = function.dispatch(type(spec))
+    return None if found is unknown else found

@@ -13,9 +13,11 @@ import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import entry_points, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from inspect import getsource
 from typing import Final
 
 import numpy as np
@@ -23,7 +25,8 @@ from numpy.typing import NDArray
 
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mechanisms.installed import GROUP as MECHANISMS_GROUP
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
     Bounds,
@@ -33,6 +36,7 @@ from shuffledp_privacy.bounds import (
     corrupted_bounds,
     epsilon_bounds,
 )
+from shuffledp_privacy.registry import GROUP as ANALYSES_GROUP
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.filters import Curve
 from shuffledp_privacy.rounds.subsampling import reflected
@@ -62,7 +66,10 @@ _UPWARD: Final = 1 + 2.0**-50
 def fingerprint() -> str:
     """Hex digest of the code that computes tables: one of another version is computed anew."""
     digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
-    for source in [*_sources(files("shuffledp_privacy")), files("shuffledp_core") / "mechanisms.py"]:
+    for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
+        digest.update(f"{point.value} {point.dist and point.dist.version}".encode())
+        digest.update(getsource(import_module(point.module)).encode())
+    for source in [*_sources(files("shuffledp_privacy")), *_sources(files("shuffledp_core") / "mechanisms")]:
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -85,8 +92,7 @@ class Tables:
 
     def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
         """The table of a change by `distance`, whatever the setting's adjacency."""
-        # K7: all changes of a symbol are the same change.
-        distance = 1 if isinstance(mechanism, KRRHistogram) else distance
+        distance = distance if mechanism.metric else 1  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
         found = self._kept.get(key)
         if found is None:

@@ -22,7 +22,7 @@ from shuffledp_client.transport import AnalystReader
 from shuffledp_core.documents.models import Manifest, Result, RoundPlan
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, KRRHistogram
+from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transport.tls import CLIENT
@@ -217,12 +217,11 @@ async def keep_evidence(
 
 def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
     """The plan of a demo round over all nodes of the system."""
-    histogram = options.mechanism == KRRHistogram.kind
     least = max(1, options.users - int(ABSENT_SHARE * options.users))
     return RoundPlan(
         population=system.population,
         mechanism=options.mechanism,
-        size=options.max_value + 1 if histogram else options.max_value,
+        size=MECHANISMS[options.mechanism].size_for(options.max_value),
         epsilon=options.epsilon,
         delta=options.delta,
         adjacency=options.adjacency,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Mechanism
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import (
     StageClock,
@@ -111,6 +111,4 @@ async def _watch(system: LocalSystem) -> None:
 
 def count_truth(mechanism: Mechanism, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """What a trusted party would answer: the histogram, shape (k,), or the sum, shape (1,)."""
-    if isinstance(mechanism, KRRHistogram):
-        return np.bincount(values, minlength=mechanism.symbols).astype(np.int64)
-    return np.array([values.sum()], dtype=np.int64)
+    return mechanism.truth(values)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, epsilon_finding, guess_finding, guess_limit
 from shuffledp_adversary.attacks.picture import Chart, Curve, Role
@@ -228,3 +229,17 @@ def _position(account: Account) -> bytes:
 
 def _share(right: NDArray[np.bool_], confidence: float) -> tuple[Any, ...]:
     return float(right.mean()), *clopper_pearson(int(right.sum()), len(right), confidence)
+
+
+ATTACK: Final = Attack(
+    name="average",
+    summary="Ask the same question every day and average the answers away.",
+    run=run_average,
+    options={
+        "days": whole_number("How often the question is put."),
+        "users": USERS,
+        "trials": TRIALS,
+        "confidence": CONFIDENCE,
+    },
+    chart=average_chart,
+)

@@ -19,9 +19,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from shuffledp_accountant.certificates import cost_of, final_cost
+from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
 from shuffledp_adversary.attacks.picture import Chart, Curve, Role
@@ -186,3 +187,12 @@ def _curve(everybody: _Plan, careful: _Plan, left: dict[int, EpsilonBound]) -> l
         }
         for stay, bound in left.items()
     ]
+
+
+ATTACK: Final = Attack(
+    name="dropout",
+    summary="Users leave after the plan: the noise that is missing was privacy.",
+    run=run_dropout,
+    options={"users": USERS, "trials": TRIALS, "confidence": CONFIDENCE},
+    chart=dropout_chart,
+)

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
+from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
 from shuffledp_adversary.attacks.picture import Chart, Curve, Role
@@ -154,7 +155,7 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     plan = RoundPlan(
         population="demo",
         mechanism=spec.kind,
-        size=spec.domain if isinstance(spec, KRRHistogram) else spec.domain - 1,
+        size=spec.size,
         epsilon=1.0,
         delta=delta,
         min_reports=users,
@@ -182,3 +183,12 @@ def _curve(spec: Mechanism, users: int, delta: float, measured: dict[int, Epsilo
         ],
         "measured": [{"honest": count, "low": bound.lower} for count, bound in measured.items()],
     }
+
+
+ATTACK: Final = Attack(
+    name="flood",
+    summary="Surround one user with colluding ones.",
+    run=run_flood,
+    options={"users": USERS, "trials": TRIALS, "confidence": CONFIDENCE},
+    chart=flood_chart,
+)

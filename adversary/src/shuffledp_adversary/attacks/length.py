@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding, guess_finding
 from shuffledp_adversary.attacks.trials import Trials
@@ -143,3 +144,11 @@ def _distinct(suite: str, lengths: NDArray[np.int64]) -> Finding:
         trials=len(lengths),
         defended=True,
     )
+
+
+ATTACK: Final = Attack(
+    name="length",
+    summary="Read the value off the length of what is sent.",
+    run=run_length,
+    options={"trials": TRIALS, "confidence": CONFIDENCE},
+)

@@ -25,10 +25,12 @@ from __future__ import annotations
 import math
 import time
 from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding, guess_finding, guess_limit
 from shuffledp_adversary.attacks.trials import Trials
@@ -144,3 +146,16 @@ def _below(spec: GeoShuffle, points: NDArray[np.float64]) -> NDArray[np.float64]
     ratio = math.exp(-float(spec.epsilon_geo))
     tail = ratio ** np.abs(points) / (1 + ratio)
     return np.where(points > 0, 1 - tail, ratio * tail)
+
+
+ATTACK: Final = Attack(
+    name="outlier",
+    summary="Shuffle numbers instead of bits: far values stay visible.",
+    run=run_outlier,
+    options={
+        "users": USERS,
+        "max_value": whole_number("k, the far value."),
+        "trials": TRIALS,
+        "confidence": CONFIDENCE,
+    },
+)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich import box
@@ -14,8 +15,9 @@ from rich.table import Table
 from shuffledp.commands.drawing import check_plot
 from shuffledp.commands.options import OutputFormat
 from shuffledp.commands.respond import print_json, print_rich
+from shuffledp_adversary.attacks.attack import Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
-from shuffledp_adversary.attacks.picture import Chart, draw_chart
+from shuffledp_adversary.attacks.picture import draw_chart
 
 
 def present(report: AttackReport, output: OutputFormat) -> None:
@@ -31,20 +33,18 @@ def present(report: AttackReport, output: OutputFormat) -> None:
     print_rich(table, escape(report.lesson), f"[dim]{report.seconds:.1f} s[/dim]")
 
 
-def present_with_plot(
-    run: Callable[[], AttackReport], chart: Callable[[AttackReport], Chart], output: OutputFormat, plot: Path | None
-) -> None:
+def run_and_present(attack: Attack, asked: Mapping[str, Any], output: OutputFormat, plot: Path | None) -> None:
     """Runs an attack, prints its report and draws its curve. A plot that cannot be drawn is refused before the run.
 
     Raises:
-        UsageError: the picture's file name has no known ending; or what `run` raises.
+        UsageError: the picture's file name has no known ending; or what the attack raises.
         ConfigError: the picture cannot be written.
     """
     if plot is not None:
         check_plot(plot)
-    report = run()
-    if plot is not None:
-        draw_chart(chart(report), plot)
+    report = attack.run(**asked)
+    if plot is not None and attack.chart is not None:
+        draw_chart(attack.chart(report), plot)
     present(report, output)
     if plot is not None and output is OutputFormat.TEXT:
         typer.echo(f"drawn into {plot}")

@@ -41,18 +41,22 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final
 
+import typer
+
+from shuffledp.commands.options import whole
 from shuffledp.commands.padding import geo_padding, sgdl_padding
 from shuffledp.commands.questions import krr_histogram
+from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, epsilon_finding
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_adversary.audit.trials import TrialProgress
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, epsilon_bound
+from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1
 from shuffledp_privacy.sums import geo, rr, sgdl
@@ -314,3 +318,30 @@ def _printed(source: str, epsilon: float | None) -> Claim:
     if epsilon is None:
         raise ValueError(f"these parameters are outside the conditions of {source}")
     return Claim(source, epsilon)
+
+
+def _run(*, trials: int | None = None, quick: bool = False, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+    if quick and trials is not None:
+        raise UsageError("--quick chooses the trials itself; leave out --trials")
+    default = TRIALS // 10 if quick else TRIALS
+    return run_printed(trials=default if trials is None else trials, confidence=confidence)
+
+
+ATTACK: Final = Attack(
+    name="printed",
+    summary="The published parameters, against the guarantee printed beside them.",
+    run=_run,
+    options={
+        "trials": Annotated[
+            int | None,
+            typer.Option(
+                parser=whole,
+                metavar="INTEGER",
+                help="Rounds on each dataset of the largest scenarios, ten times that on the small ones; "
+                f"default: {TRIALS:,}.",
+            ),
+        ],
+        "quick": Annotated[bool, typer.Option("--quick", help=f"A tenth of the trials: {TRIALS // 10}.")],
+        "confidence": CONFIDENCE,
+    },
+)

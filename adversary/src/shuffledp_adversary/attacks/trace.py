@@ -30,12 +30,17 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
+from rich.console import Console
 
+from shuffledp.commands.options import Mechanism as MechanismOption
+from shuffledp.node_numbers import node_numbers
 from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
@@ -43,7 +48,6 @@ from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.workplace import workplace
@@ -250,3 +254,50 @@ def _lesson(trace: Trace, captured: Captured) -> str:
         f"One honest node of {trace.nodes} is enough: {trace.traced:,} of {trace.users:,} users were traced, and the "
         f"certificate for {final.mechanism.kind} keeps its ε."
     )
+
+
+def _run(
+    *,
+    users: int = 300,
+    mechanism: str = "geo-shuffle",
+    epsilon: float = 4.0,
+    delta: float = 1e-6,
+    max_value: int = 8,
+    nodes: int = 3,
+    corrupt: str | None = None,
+    round_folder: Path | None = None,
+    logs: Path | None = None,
+    local_trials: int = 50_000,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> AttackReport:
+    everyone = ",".join(str(number) for number in range(1, nodes + 1))
+    chosen = node_numbers(everyone if corrupt is None else corrupt, nodes, "--corrupt")
+    demo = DemoOptions(
+        users=users, mechanism=mechanism, epsilon=epsilon, delta=delta, max_value=max_value, nodes=nodes, corrupt=chosen
+    )
+    subset = None if corrupt is None else chosen
+    options = TraceOptions(demo, round_folder, logs, subset, local_trials, confidence)
+    with Stages(Console(stderr=True)) as stages:
+        return run_trace(options, stages)
+
+
+ATTACK: Final = Attack(
+    name="trace",
+    summary="Join the logs of corrupt nodes and guess every user's value.",
+    run=_run,
+    options={
+        "users": Annotated[int, typer.Option(min=2, help="Simulated users.")],
+        "mechanism": MechanismOption,
+        "epsilon": Annotated[float, typer.Option(help="Target ε of the round, in nats.")],
+        "delta": Annotated[float, typer.Option(help="Target δ.")],
+        "max_value": Annotated[int, typer.Option(min=1, help="Values above are capped.")],
+        "nodes": Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")],
+        "corrupt": Annotated[
+            str | None, typer.Option(help="Corrupt nodes, whose logs are used; default: all.", metavar="I,J")
+        ],
+        "round_folder": Annotated[Path | None, typer.Option(help="Attack this earlier round, out/<round>.")],
+        "logs": Annotated[Path | None, typer.Option(help="Its logs, if they lie elsewhere.")],
+        "local_trials": Annotated[int, typer.Option(help="Answers per value for the ε of one user alone; 0: none.")],
+        "confidence": CONFIDENCE,
+    },
+)

@@ -12,9 +12,10 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 import msgspec
+import numpy as np
 
 from shuffledp_client.encoding import encode
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, SGDLShuffle
+from shuffledp_core.mechanisms import Answers, GeoShuffle, KRRHistogram, Mechanism, SGDLShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
@@ -69,15 +70,15 @@ def envelopes(
     integers = RandomIntegers()
     seal = _seal_padded if padded else _seal_ones
     answers = [randomise(spec, value, integers) for _ in range(count)]
-    return [(answer, len(seal(geometry, keys, answer))) for answer in answers]
+    return [(answer, len(seal(spec, geometry, keys, answer))) for answer in answers]
 
 
-def _seal_padded(geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
+def _seal_padded(spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
     """As the client seals: always m messages."""
-    return seal_envelope(geometry, _ROUND, keys, encode(geometry, 2, answer, system_random))
+    return seal_envelope(geometry, _ROUND, keys, encode(geometry, spec, answer, system_random))
 
 
-def _seal_ones(geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
+def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
     """The tempting saving: the same onions, but a message only for every one."""
     if answer == 0:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1))(b"")
@@ -93,7 +94,7 @@ def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: 
     or a third symbol. The colluding users may send what they like: here, zeros.
     """
     integers = RandomIntegers()
-    histogram = isinstance(spec, KRRHistogram)
+    histogram = spec.answers is Answers.HISTOGRAM
     victim = value if histogram else value * (spec.domain - 1)
     others = min(2, spec.domain - 1) if histogram else 0
     forged = _board(spec, [0] * (users - honest))
@@ -109,13 +110,7 @@ def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: 
 
 def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
     """How often every symbol stands among the messages that say `answers`."""
-    counts = [0] * spec.alphabet
-    for answer in answers:
-        if isinstance(spec, KRRHistogram):
-            counts[answer] += 1
-        else:
-            counts[1] += answer
-            counts[0] += spec.messages_per_user - answer
+    counts: list[int] = spec.count(np.array([answers], dtype=np.int64))[0].tolist()
     return counts
 
 

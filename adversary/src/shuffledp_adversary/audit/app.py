@@ -5,33 +5,28 @@ The default users are few, and what an audit costs is trials: each draws one rep
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Final
+from inspect import Parameter
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
+from shuffledp.commands.asking import ask, options_of
 from shuffledp.commands.options import (
     Circumstances,
     Delta,
-    Epsilon0,
-    EpsilonGeo,
     Format,
-    MaxValue,
     NamedCommands,
-    NoiseEpsilon,
     OutputFormat,
-    Padding,
-    Randomise,
-    Shares,
-    Symbols,
     Users,
     real,
     spread,
     whole,
 )
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MECHANISMS, Answers, SGDLShuffle, Spec
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -43,13 +38,11 @@ audit_app = typer.Typer(
     no_args_is_help=True,
 )
 
-TRIALS: Final[dict[str, int]] = {
-    KRRHistogram.kind: 1_000_000,
-    RRShuffle.kind: 1_000_000,
-    GeoShuffle.kind: 1_000_000,
-    SGDLShuffle.kind: 500_000,
-}
-"""On each dataset, in process, 8 reports each: 16 million reports by default. Shares of noise are dear."""
+TRIALS: Final = 1_000_000
+"""On each dataset, in process, 8 reports each: 16 million reports by default."""
+
+DEAR: Final[dict[str, int]] = {SGDLShuffle.kind: 500_000}
+"""The same for mechanisms whose draws take longer."""
 
 QUICK: Final = 20
 """`--quick` takes so many times fewer."""
@@ -61,14 +54,18 @@ MIXNET_TRIALS: Final = 20
 """On each dataset, over real processes."""
 
 ONE_HALF: Final = Fraction(1, 2)
+"""The default of every exact parameter."""
+
+_SMALL: Final[dict[str, float]] = {"symbols": 3, "max_value": 3, "epsilon0": 1.0}
+"""Defaults of other parameters."""
 
 Trials = Annotated[
     int | None,
     typer.Option(
         parser=whole,
         metavar="INTEGER",
-        help=f"Rounds on each of the two datasets; default: {TRIALS[KRRHistogram.kind]:,}, for sgdl-shuffle "
-        f"{TRIALS[SGDLShuffle.kind]:,}, through the mixnet {MIXNET_TRIALS}.",
+        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, "
+        f"{''.join(f'for {kind} {trials:,}, ' for kind, trials in DEAR.items())}through the mixnet {MIXNET_TRIALS}.",
     ),
 ]
 Confidence = Annotated[
@@ -121,65 +118,27 @@ class Look:
     output: Format = OutputFormat.TEXT
 
 
-@audit_app.command("krr-histogram")
-@spread
-def krr_histogram(*, symbols: Symbols = 3, epsilon0: Epsilon0 = 1.0, typed: SmallHistogram, look: Look) -> None:
-    """k-ary randomised response: all others hold a third symbol."""
-    from shuffledp.commands import questions
+def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
+    def of_distances(*, typed: Small, distance: Distance = None, look: Look, **parameters: Any) -> None:
+        _run(ask(kind, typed, **parameters), look, distance)
 
-    spec, notes = questions.krr_histogram(symbols, epsilon0)
-    _run(questions.question(spec, typed, notes=notes, asked=(("epsilon0", epsilon0),)), look)
+    def of_changes(*, typed: SmallHistogram, look: Look, **parameters: Any) -> None:
+        _run(ask(kind, typed, **parameters), look)
 
-
-@audit_app.command("rr-shuffle")
-@spread
-def rr_shuffle(
-    *,
-    max_value: MaxValue = 3,
-    randomise: Randomise = ONE_HALF,
-    typed: Small,
-    distance: Distance = None,
-    look: Look,
-) -> None:
-    """Sums from randomised unary bits: all others hold 0."""
-    from shuffledp.commands import questions
-
-    _run(questions.question(questions.rr_shuffle(max_value, randomise), typed), look, distance)
+    small = [one.replace(default=_default(one)) for one in options_of(kind)]
+    return spread(of_distances if spec.metric else of_changes, *small)
 
 
-@audit_app.command("geo-shuffle")
-@spread
-def geo_shuffle(
-    *,
-    max_value: MaxValue = 3,
-    epsilon_geo: EpsilonGeo = ONE_HALF,
-    padding: Padding = None,
-    typed: Small,
-    distance: Distance = None,
-    look: Look,
-) -> None:
-    """Sums with discrete Laplace noise from every user: all others hold 0."""
-    from shuffledp.commands import questions
-
-    _run(questions.geo_question(max_value, epsilon_geo, padding, typed), look, distance)
+def _default(option: Parameter) -> Any:
+    """A small mechanism; what is not known to be small has to be said."""
+    exact = get_args(option.annotation)[:1] == (Fraction,)
+    return _SMALL.get(option.name, ONE_HALF if exact else option.default)
 
 
-@audit_app.command("sgdl-shuffle")
-@spread
-def sgdl_shuffle(
-    *,
-    max_value: MaxValue = 3,
-    noise_epsilon: NoiseEpsilon = ONE_HALF,
-    shares: Shares = None,
-    padding: Padding = None,
-    typed: Small,
-    distance: Distance = None,
-    look: Look,
-) -> None:
-    """Sums with one discrete Laplace noise made in shares: all others hold 0."""
-    from shuffledp.commands import questions
+_OTHERS: Final = {Answers.HISTOGRAM: "all others hold a third symbol", Answers.SUM: "all others hold 0"}
 
-    _run(questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed), look, distance)
+for _kind, _spec in MECHANISMS.items():
+    audit_app.command(_kind, help=f"{_spec.summary.removesuffix('.')}: {_OTHERS[_spec.answers]}.")(_audit(_kind, _spec))
 
 
 def _run(asked: Question, look: Look, distance: int | None = None) -> None:
@@ -188,7 +147,7 @@ def _run(asked: Question, look: Look, distance: int | None = None) -> None:
 
     if look.quick and look.trials is not None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
-    default = MIXNET_TRIALS if look.through_mixnet else TRIALS[asked.kind]
+    default = MIXNET_TRIALS if look.through_mixnet else DEAR.get(asked.kind, TRIALS)
     if look.quick:
         default = max(FEWEST_QUICK, default // QUICK)
     trials = default if look.trials is None else look.trials

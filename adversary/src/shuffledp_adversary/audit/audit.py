@@ -21,7 +21,7 @@ from shuffledp_adversary.audit.neighbours import Neighbours, outcomes, worst_loo
 from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_core.errors import ShuffleDPError, UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import Mechanism, Spec
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.randomisers import randomise
 from shuffledp_sim.users.sealing import Progress
@@ -182,7 +182,7 @@ def audit(
 
 def spec_of(asked: Question) -> Mechanism:
     """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
-    if not isinstance(asked.spec, KRRHistogram | RRShuffle | GeoShuffle | SGDLShuffle):
+    if not isinstance(asked.spec, Spec):
         raise UsageError(f"{asked.kind} has no sampler to audit")
     return asked.spec
 
@@ -198,8 +198,8 @@ def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
     if effort.values is not None:
         pair = worst_looking(spec, users, *effort.values)
     else:
-        default = 1 if isinstance(spec, KRRHistogram) else most
+        default = most if spec.metric else 1
         pair = worst_looking(spec, users, 0, default if effort.distance is None else effort.distance)
-    if pair.distance > most and not isinstance(spec, KRRHistogram):
+    if pair.distance > most and spec.metric:
         raise UsageError(f"the question covers changes up to {most}, not {pair.distance}; raise max-distance")
     return pair

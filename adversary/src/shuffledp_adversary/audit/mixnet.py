@@ -28,7 +28,6 @@ from shuffledp_adversary.audit.neighbours import Neighbours, ranked
 from shuffledp_adversary.evidence import epsilon_bound
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import StageClock
 from shuffledp_sim.playing import run_round
@@ -104,7 +103,7 @@ def _plan(system: LocalSystem, asked: Question, epsilon: float) -> RoundPlan:
     return RoundPlan(
         population=system.population,
         mechanism=spec.kind,
-        size=spec.symbols if isinstance(spec, KRRHistogram) else spec.max_value,
+        size=spec.size,
         epsilon=epsilon,
         delta=asked.delta,
         adjacency=setting.adjacency,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffledp_adversary.audit.sampling import Dataset
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimation import estimate
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Answers, Mechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
     if users < 1:
         raise UsageError(f"users must be at least 1, not {users}")
     others = 0
-    if isinstance(spec, KRRHistogram):
-        others = next((one for one in range(spec.symbols) if one not in {value, changed}), value)
+    if spec.answers is Answers.HISTOGRAM:
+        others = next((one for one in range(spec.domain) if one not in {value, changed}), value)
     return Neighbours(value, changed, others, users)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_sim.users.sealing import Progress, run_chunks
@@ -82,16 +82,4 @@ def _run(spec: Mechanism, values: Dataset, trials: int, sampler: Sampler) -> NDA
     integers = RandomIntegers()
     calls = (sampler(spec, value, integers) for _ in range(trials) for value in values)
     answers = np.fromiter(calls, dtype=np.int64, count=trials * len(values)).reshape(trials, len(values))
-    return count_symbols(spec, answers)
-
-
-def count_symbols(spec: Mechanism, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """From answers, shape (trials, users), to how often each symbol was sent, shape (trials, spec.alphabet)."""
-    trials, users = answers.shape
-    if isinstance(spec, KRRHistogram):
-        cells = np.arange(trials)[:, np.newaxis] * spec.symbols + answers
-        return (
-            np.bincount(cells.ravel(), minlength=trials * spec.symbols).reshape(trials, spec.symbols).astype(np.int64)
-        )
-    ones = answers.sum(axis=1)
-    return np.stack([users * spec.messages_per_user - ones, ones], axis=1)
+    return spec.count(answers)

@@ -6,7 +6,6 @@ the laws that `shuffledp_core.randomisers` samples, computed in floating point; 
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import singledispatch
 from typing import Final
 
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism, PaddedSpec, RRShuffle
+from shuffledp_privacy.registry import registered
 from shuffledp_privacy.sums.sgdl import share_law
 
 Floats = NDArray[np.float64]
@@ -46,9 +46,16 @@ def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> 
 
 
 @singledispatch
-def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:  # noqa: ARG001 - the signature of all
-    """ln P(answer | x): shape (answers, domain), -inf where it cannot be."""
-    raise ValueError(f"no likelihood for {type(spec).__name__}")
+def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
+    """ln P(answer | x): shape (answers, domain), -inf where it cannot be.
+
+    Raises:
+        UsageError: the mechanism's package registers no such law, or it cannot be tabulated.
+    """
+    found = registered(log_likelihood, spec)
+    if found is None:
+        raise UsageError(f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed from them")
+    return found(spec, answers)
 
 
 @log_likelihood.register
@@ -74,23 +81,16 @@ def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
 
 
 @log_likelihood.register
-def _(spec: GeoShuffle, answers: NDArray[np.int64]) -> Floats:
-    return _clamped(spec, spec.epsilon_geo, 1, answers)
-
-
-@log_likelihood.register
-def _(spec: SGDLShuffle, answers: NDArray[np.int64]) -> Floats:
-    return _clamped(spec, spec.noise_epsilon, spec.shares, answers)
-
-
-def _clamped(spec: GeoShuffle | SGDLShuffle, epsilon: Fraction, shares: int, answers: NDArray[np.int64]) -> Floats:
+def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
     """The noise that leads from x + c to the answer; at 0 and k + 2c all that was clamped to it.
 
     One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
     """
-    law = share_law(epsilon, shares)
+    law = share_law(spec.noise_rate, spec.noise_shares)
     if law is None:
-        raise UsageError(f"the noise at epsilon {epsilon} is too wide, or too narrow, to be tabulated for guessing")
+        raise UsageError(
+            f"the noise at epsilon {spec.noise_rate} is too wide, or too narrow, to be tabulated for guessing"
+        )
     shifted = np.arange(spec.domain, dtype=np.float64) + spec.padding
     last = spec.messages_per_user
     table = law.mass(answers[:, None] - shifted).low

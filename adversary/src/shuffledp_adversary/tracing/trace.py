@@ -185,8 +185,9 @@ def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tupl
         symbols = (symbols << 8) | column
     linked &= symbols < captured.final.mechanism.alphabet  # any other says nothing, and its sender cannot be guessed at
     count = np.bincount(senders[linked], minlength=users)
-    said = np.bincount(senders[linked], weights=symbols[linked], minlength=users)
-    return count == geometry.messages_per_user, said.astype(np.int64)
+    said = np.zeros(users, dtype=np.int64)
+    np.add.at(said, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
+    return count == geometry.messages_per_user, said
 
 
 def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:

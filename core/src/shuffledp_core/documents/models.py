@@ -12,6 +12,7 @@ import msgspec
 
 from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
+from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency, Composition
@@ -306,21 +307,6 @@ class Discard(Document, frozen=True, kw_only=True):
     round_id: str
     node: str
     forwarded: bool
-
-
-class Estimate(_Part, frozen=True, kw_only=True):
-    """A debiased answer: a sum with its mean, or a histogram; intervals cover with probability 0.95.
-
-    `values`, `standard_errors`, `lows` and `highs` have one entry for a sum, k for a histogram.
-    """
-
-    quantity: str
-    values: tuple[float, ...]
-    standard_errors: tuple[float, ...]
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    mean: float | None = None
-    mean_standard_error: float | None = None
 
 
 class Result(Document, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from shuffledp_core.transport.tls import OPERATOR
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_proto.v1 import analyst_pb2
 
 PUBLISHED: Final = "published"

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.documents.models import Certificate, Estimate
+from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.estimates import Estimate
 
 
 class Trace(Protocol):

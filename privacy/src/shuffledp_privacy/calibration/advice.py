@@ -6,14 +6,11 @@ import math
 from dataclasses import dataclass
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import calibrate
 from shuffledp_privacy.calibration.target import Target
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
-
-SUMS = (RRShuffle.kind, GeoShuffle.kind, SGDLShuffle.kind)
-HISTOGRAMS = (KRRHistogram.kind,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def describe(spec: Mechanism, target: Target) -> Advice:
     local = corrupted_bounds(spec, target.setting, target.delta)
     return Advice(
         mechanism=spec,
-        estimates="count of one symbol" if spec.kind in HISTOGRAMS else "sum",
+        estimates="count of one symbol" if spec.answers is Answers.HISTOGRAM else "sum",
         error=standard_error(spec, target.users),
         messages=spec.messages_per_user,
         certified=bounds.certified,
@@ -70,7 +67,9 @@ def describe(spec: Mechanism, target: Target) -> Advice:
 
 
 def _kinds(target: Target) -> tuple[str, ...]:
-    return HISTOGRAMS if target.max_value is None else HISTOGRAMS + SUMS
+    return tuple(
+        kind for kind, spec in MECHANISMS.items() if target.max_value is not None or spec.answers is Answers.HISTOGRAM
+    )
 
 
 def advise(target: Target, max_error: float | None = None, max_messages: int | None = None) -> list[Advice]:

@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from msgspec import structs
 
-from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, Mechanism, SGDLShuffle
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import Mechanism, PaddedSpec
 from shuffledp_privacy.bounds import standard_error
-from shuffledp_privacy.calibration.families import FAMILIES, Family, epsilon0_to_blanket
+from shuffledp_privacy.calibration.families import Family, epsilon0_to_blanket, family_of
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
 
 SEARCH_TOLERANCE = 3e-4
@@ -90,7 +90,7 @@ class _Search:
 
 def _trimmed(spec: Mechanism, target: Target) -> Mechanism:
     """The same noise with the least padding that still passes."""
-    if not isinstance(spec, GeoShuffle | SGDLShuffle):
+    if not isinstance(spec, PaddedSpec):
         return spec
     low, high = -1, spec.padding
     while high - low > 1:
@@ -121,12 +121,10 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         UsageError: for an unknown kind, or a target that lacks what the kind needs.
         CannotCertify: if no parameter is enough; says the closest ε that is.
     """
-    if kind not in FAMILIES:
-        raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")
-    family = FAMILIES[kind](target)
+    family = family_of(kind, target)
     parameter = _Search(family, target).least()
     spec = _trimmed(family.build(parameter), target)
-    if isinstance(spec, GeoShuffle | SGDLShuffle):
+    if isinstance(spec, PaddedSpec):
         # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
         padding = spec.padding
         fixed = replace(family, build=lambda value: _padded(family.build(value), padding), guess=float(parameter))

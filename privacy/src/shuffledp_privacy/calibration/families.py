@@ -10,6 +10,7 @@ from fractions import Fraction
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
+    MECHANISMS,
     GeoShuffle,
     KRRHistogram,
     Mechanism,
@@ -19,6 +20,7 @@ from shuffledp_core.mechanisms import (
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
 from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_of
+from shuffledp_privacy.registry import load
 
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
@@ -156,3 +158,24 @@ FAMILIES: dict[str, Callable[[Target], Family]] = {
     GeoShuffle.kind: _geo,
     SGDLShuffle.kind: _sgdl,
 }
+"""By the mechanism's name; an installed package adds its own when the registry is loaded, by `register`."""
+
+
+def register(spec: type[Mechanism], family: Callable[[Target], Family]) -> None:
+    """Makes a mechanism one that can be calibrated."""
+    FAMILIES[spec.kind] = family
+
+
+def family_of(kind: str, target: Target) -> Family:
+    """The family of a kind of mechanism, for a target.
+
+    Raises:
+        UsageError: for an unknown kind, one that cannot be calibrated, or a target that lacks what the kind needs.
+    """
+    if kind not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")
+    if kind not in FAMILIES:
+        load()
+    if kind not in FAMILIES:
+        raise UsageError(f"{kind} cannot be calibrated: its package registers no family of it")
+    return FAMILIES[kind](target)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MAX_DOMAIN, PaddedSpec
 from shuffledp_privacy.primitives.noise import SgdlLaw
 from shuffledp_privacy.rounds.subsampling import Curve
 
@@ -35,11 +35,9 @@ class NoiseShares:
     honest: int
 
 
-def noise_of(spec: GeoShuffle | SGDLShuffle, honest: int) -> NoiseShares:
-    """The noise of a spec; both kinds are shares of one family."""
-    if isinstance(spec, GeoShuffle):
-        return NoiseShares(float(spec.epsilon_geo), 1.0, honest)
-    return NoiseShares(float(spec.noise_epsilon), 1 / spec.shares, honest)
+def noise_of(spec: PaddedSpec, honest: int) -> NoiseShares:
+    """The noise of a spec; all are shares of one family."""
+    return NoiseShares(float(spec.noise_rate), 1 / spec.noise_shares, honest)
 
 
 def clamping(noise: NoiseShares, padding: int) -> float:

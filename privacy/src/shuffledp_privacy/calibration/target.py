@@ -9,9 +9,8 @@ from functools import singledispatch
 import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, SGDLShuffle
+from shuffledp_core.mechanisms import MAX_DOMAIN, Mechanism, PaddedSpec
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -121,9 +120,8 @@ def excess(spec: Mechanism, target: Target) -> float:
     return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
-@excess.register(GeoShuffle)
-@excess.register(SGDLShuffle)
-def _(spec: GeoShuffle | SGDLShuffle, target: Target) -> float:
+@excess.register
+def _(spec: PaddedSpec, target: Target) -> float:
     """From the estimates of `proposal`, a hundred times faster than the certificate."""
     law = noise_law(noise_of(spec, target.honest), target.reach)
     if law is None:

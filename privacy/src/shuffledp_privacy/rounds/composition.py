@@ -31,6 +31,7 @@ from shuffledp_privacy.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
+from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.loss_distribution import (
     SMALLEST_DELTA,
@@ -75,12 +76,13 @@ class Round:
 
 
 @singledispatch
-def grows_with_distance(spec: object) -> bool:  # noqa: ARG001
+def grows_with_distance(spec: object) -> bool:
     """Whether the curve at distance d + 1 is nowhere below the one at d (proposition C7).
 
     Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
     """
-    return False
+    found = registered(grows_with_distance, spec)
+    return found is not None and found(spec)
 
 
 @grows_with_distance.register(KRRHistogram)
@@ -155,7 +157,7 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     if not rounds:
         raise UsageError("composition needs at least one round")
     for r in rounds:
-        if certified_curve.dispatch(type(r.spec)) is certified_curve.dispatch(object):
+        if registered(certified_curve, r.spec) is None:
             raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
     kinds = {r.setting.adjacency for r in rounds}
     if len(kinds) > 1:

@@ -13,6 +13,7 @@ from functools import singledispatch
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
 from shuffledp_privacy.sums import geo, sgdl
@@ -20,9 +21,10 @@ from shuffledp_privacy.sums.common import NoisySum
 
 
 @singledispatch
-def noisy_sum(spec: object, setting: Setting) -> NoisySum | None:  # noqa: ARG001
+def noisy_sum(spec: object, setting: Setting) -> NoisySum | None:
     """The noise of a round that adds log-concave noise to a sum; None for any other round."""
-    return None
+    found = registered(noisy_sum, spec)
+    return None if found is None else found(spec, setting)
 
 
 @noisy_sum.register

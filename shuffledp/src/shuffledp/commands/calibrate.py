@@ -24,11 +24,14 @@ from shuffledp.commands.options import (
     Users,
     View,
 )
+from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
 
 
 def calibrate(
-    mechanism: Annotated[str, typer.Argument(help="krr-histogram, rr-shuffle, geo-shuffle or sgdl-shuffle.")],
+    mechanism: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(MECHANISMS)}.", autocompletion=lambda: list(MECHANISMS))
+    ],
     *,
     users: Users,
     epsilon: Epsilon,

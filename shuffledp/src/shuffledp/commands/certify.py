@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import typer
 
+from shuffledp.commands.asking import ask, options_of
 from shuffledp.commands.options import (
     Circumstances,
     Delta,
     Epsilon0,
-    EpsilonGeo,
     Format,
     MaxValue,
-    NoiseEpsilon,
     OutputFormat,
-    Padding,
-    Randomise,
-    Shares,
-    Symbols,
     View,
     spread,
 )
+from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
 
 certify_app = typer.Typer(help="What a mechanism guarantees, from both sides of the truth.", no_args_is_help=True)
@@ -45,14 +43,17 @@ class LocalModel(Circumstances):
     nodes: int = field(default=3, init=False)
 
 
-@certify_app.command("krr-histogram")
-@spread
-def krr_histogram(*, symbols: Symbols, epsilon0: Epsilon0, typed: Circumstances, view: View) -> None:
-    """k-ary randomised response, shuffled: a histogram from one message per user."""
-    from shuffledp.commands import questions, respond
+def _certify(kind: str) -> Callable[..., None]:
+    def command(*, typed: Circumstances, view: View, **parameters: Any) -> None:
+        from shuffledp.commands.respond import respond
 
-    spec, notes = questions.krr_histogram(symbols, epsilon0)
-    respond.respond(questions.question(spec, typed, notes=notes, asked=(("epsilon0", epsilon0),)), view)
+        respond(ask(kind, typed, **parameters), view)
+
+    return spread(command, *options_of(kind))
+
+
+for _kind, _spec in MECHANISMS.items():
+    certify_app.command(_kind, help=_spec.summary)(_certify(_kind))
 
 
 @certify_app.command("local")
@@ -62,43 +63,6 @@ def local(*, epsilon0: Epsilon0, typed: WithoutDistance, view: View) -> None:
     from shuffledp.commands import questions, respond
 
     respond.respond(questions.question(questions.local(epsilon0), typed), view)
-
-
-@certify_app.command("rr-shuffle")
-@spread
-def rr_shuffle(*, max_value: MaxValue, randomise: Randomise, typed: Circumstances, view: View) -> None:
-    """Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."""
-    from shuffledp.commands import questions, respond
-
-    respond.respond(questions.question(questions.rr_shuffle(max_value, randomise), typed), view)
-
-
-@certify_app.command("geo-shuffle")
-@spread
-def geo_shuffle(
-    *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None, typed: Circumstances, view: View
-) -> None:
-    """Sums with discrete Laplace noise from every user, shuffled (Athanasiou et al. 2025, Algorithm 3)."""
-    from shuffledp.commands import questions, respond
-
-    respond.respond(questions.geo_question(max_value, epsilon_geo, padding, typed), view)
-
-
-@certify_app.command("sgdl-shuffle")
-@spread
-def sgdl_shuffle(
-    *,
-    max_value: MaxValue,
-    noise_epsilon: NoiseEpsilon,
-    shares: Shares = None,
-    padding: Padding = None,
-    typed: Circumstances,
-    view: View,
-) -> None:
-    """Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."""
-    from shuffledp.commands import questions, respond
-
-    respond.respond(questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed), view)
 
 
 @certify_app.command("one-bit-mean")

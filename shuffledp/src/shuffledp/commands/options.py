@@ -151,11 +151,11 @@ class View:
     plot: Plot = None
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:
     """The command with an option for each field of its dataclass parameters, in the place of each such parameter.
 
     A field's annotation says how its option is read and explained, its default what holds without it; a field with
-    `init=False` is no option.
+    `init=False` is no option. Options that are only known as parameters come `first`; the command takes them by `**`.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
@@ -163,7 +163,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     own = signature(command).parameters.values()
     parameters = [
         option
-        for one in own
+        for one in (*first, *(one for one in own if one.kind is not Parameter.VAR_KEYWORD))
         for option in options.get(one.name, [one.replace(annotation=hints.get(one.name, one.annotation))])
     ]
 

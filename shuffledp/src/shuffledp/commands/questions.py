@@ -14,7 +14,6 @@ from shuffledp.node_numbers import node_numbers
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy import registry  # noqa: F401 - the analyses register on import
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser

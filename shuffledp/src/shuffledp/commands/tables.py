@@ -9,6 +9,7 @@ from rich.table import Table
 
 from shuffledp.commands.answers import PUBLISHED, Answer
 from shuffledp.commands.questions import Question
+from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
 
 
@@ -67,7 +68,8 @@ def _add_local(table: Table, found: Answer) -> None:
 def _add_cost(table: Table, found: Answer) -> None:
     messages = "" if found.messages is None else f"{found.messages:,}"
     table.add_row("messages", messages, "per user and round")
-    what = "of one count, at worst" if found.question.kind == "krr-histogram" else "of the sum of one round"
+    histogram = getattr(found.question.spec, "answers", None) is Answers.HISTOGRAM
+    what = "of one count, at worst" if histogram else "of the sum of one round"
     if found.error is not None:
         table.add_row("standard error", f"{found.error:,.4g}", what, end_section=True)
     else:

@@ -16,7 +16,7 @@ from shuffledp.commands.questions import (
 )
 from shuffledp.node_numbers import node_numbers
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_privacy.calibration.advice import Advice
 from shuffledp_privacy.calibration.advice import advise as advise_all
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
@@ -72,7 +72,7 @@ def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) ->
     if kind not in MECHANISMS:
         raise UsageError(f"unknown mechanism {kind!r}; choose one of {', '.join(MECHANISMS)}")
     target = target_of(typed, sizes, epsilon)
-    if kind != KRRHistogram.kind and target.max_value is None:
+    if MECHANISMS[kind].answers is Answers.SUM and target.max_value is None:
         raise UsageError(f"{kind} sums values: name --max-value")
     if len(node_numbers(typed.corrupt_nodes, typed.nodes, "corrupt-nodes")) == typed.nodes:
         raise CannotCertify(

@@ -9,7 +9,7 @@ from typing import Final
 
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_sim.load.machine import check_metrics_url
@@ -77,7 +77,7 @@ class LoadOptions:
             return RoundPlan(
                 population=system.population,
                 mechanism=self.mechanism,
-                size=self.max_value + 1 if self.mechanism == KRRHistogram.kind else self.max_value,
+                size=MECHANISMS[self.mechanism].size_for(self.max_value),
                 epsilon=self.epsilon,
                 delta=self.delta,
                 min_reports=max(1, int(LEAST_SHARE * self.users)),

@@ -42,6 +42,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
 from shuffledp_adversary.attacks.exchange import unguarded
 from shuffledp_adversary.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
 from shuffledp_adversary.attacks.exchange.rounds import USERS, Observation, observe, tamperable_system
@@ -260,3 +261,14 @@ def _count(
 ) -> Finding:
     """A finding about what was counted: its interval is the number itself."""
     return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)
+
+
+ATTACK: Final = Attack(
+    name="exchange",
+    summary="An entry node that repeats, loses, exchanges or marks onions.",
+    run=run_exchange,
+    options={
+        "trials": whole_number("Rounds in process of each attack, with and without its defence."),
+        "confidence": CONFIDENCE,
+    },
+)

@@ -1,0 +1,49 @@
+"""An attack as the command line knows it, and the options that attacks share.
+
+A module `attacks/NAME.py` (or `attacks/NAME/attack.py`) with an `ATTACK` is all that an attack needs: the command
+`shuffledp attack NAME`, its help, its place in `attack list` and its report as text or JSON follow from it.
+docs/extending.md adds one from another package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import typer
+
+from shuffledp.commands.options import real, whole
+from shuffledp_adversary.attacks.findings import AttackReport
+from shuffledp_adversary.attacks.picture import Chart
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack.
+
+    Attributes:
+        name: on the command line; its module's.
+        summary: what it does, in a line.
+        run: gives the report. All its parameters are named and have defaults.
+        options: those of them that are options, each with the annotation that typer reads; their defaults are `run`'s.
+        chart: the curve of a report, for `--plot`; None where there is none to draw.
+    """
+
+    name: str
+    summary: str
+    run: Callable[..., AttackReport]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    chart: Callable[[AttackReport], Chart] | None = None
+
+
+def whole_number(words: str) -> Any:
+    """An option for a whole number."""
+    return Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help=words)]
+
+
+USERS: Final = whole_number("Simulated users.")
+TRIALS: Final = whole_number("Trials with each of two neighbouring datasets.")
+CONFIDENCE: Final = Annotated[
+    float, typer.Option(parser=real, metavar="NUMBER", help="Of the intervals, above 0 and below 1.")
+]

@@ -1,0 +1,132 @@
+"""An answer with its error and its interval, and the estimators that several mechanisms share. Pure.
+
+`shuffledp_core.estimation` says what every estimate promises; a mechanism's own file says which of these is its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Counts: TypeAlias = "Sequence[int] | NDArray[np.int64]"
+"""How often each symbol 0..alphabet-1 occurs on the board."""
+
+COVERAGE: Final = 0.95
+"""Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once."""
+
+Z: Final = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+"""Standard deviations on either side of a normal interval."""
+
+Present: TypeAlias = Fraction
+"""n: reports that count, a lost message being the m-th part of one. At least one message counts."""
+
+
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A debiased answer: a sum with its mean, or a histogram; intervals cover with probability 0.95.
+
+    `values`, `standard_errors`, `lows` and `highs` have one entry for a sum, k for a histogram.
+    """
+
+    quantity: str
+    values: tuple[float, ...]
+    standard_errors: tuple[float, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    mean: float | None = None
+    mean_standard_error: float | None = None
+
+
+def histogram_of(counts: Counts, users: Present, q: float, slope: float) -> Estimate:
+    """A histogram by matrix inversion: (c_s - n q) / (p - q), unbiased for every symbol.
+
+    For every mechanism whose report names its user's symbol with probability p, and any other with probability q. A
+    count is then Bin(n_s, p) + Bin(n - n_s, q); its variance n_s p(1-p) + (n - n_s) q(1-q) is taken at the estimate for
+    the standard error, and at each candidate n_s for the interval (a score interval, with continuity correction),
+    which stays honest where counts are small.
+
+    Args:
+        counts: c_s, how many reports name each symbol; shape (k,).
+        users: n, rounded down to whole reports.
+        q: at least 0.
+        slope: p - q, above 0; p itself would lose its digits where it is small.
+    """
+    import numpy as np
+
+    n, p = int(users), q + slope
+    observed = np.asarray(counts, dtype=np.float64)
+    values = (observed - n * q) / slope
+    variance_p, variance_q = p * (1 - p), q * (1 - q)
+    plug_in = np.clip(values, 0, n)
+    errors = np.sqrt(np.maximum(plug_in * variance_p + (n - plug_in) * variance_q, 0)) / slope
+    lows = _score_end(observed - 0.5, n, slope, q, (variance_p, variance_q), -1)
+    highs = _score_end(observed + 0.5, n, slope, q, (variance_p, variance_q), 1)
+    return Estimate(
+        quantity="histogram",
+        values=tuple(values.tolist()),
+        standard_errors=tuple(errors.tolist()),
+        lows=tuple(lows.tolist()),
+        highs=tuple(highs.tolist()),
+    )
+
+
+def _score_end(
+    observed: NDArray[np.float64], users: int, slope: float, q: float, variances: tuple[float, float], side: int
+) -> NDArray[np.float64]:
+    """The root, on one side, of (observed - E(x))² = z² Var(x) in the true count x, cut to [0, users].
+
+    E(x) = users q + slope x and Var(x) = users v_q + x (v_p - v_q) are linear, so it is a quadratic in x.
+    """
+    import numpy as np
+
+    variance_p, variance_q = variances
+    centre = (observed - users * q) / slope
+    growth = Z**2 * (variance_p - variance_q) / slope**2
+    base = Z**2 * users * variance_q / slope**2
+    middle = centre + growth / 2
+    spread = np.sqrt(np.maximum(middle**2 - centre**2 + base, 0))
+    ends: NDArray[np.float64] = np.clip(middle + side * spread, 0, users)
+    return ends
+
+
+def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Estimate:
+    """A sum from unary bits, each flipped with probability `flip`: (ones - n k f) / (1 - 2 f).
+
+    With f = p/2 it is Algorithm 2 of Athanasiou et al. 2025, with its λ = p n k. Every bit is flipped with the same
+    probability whatever its value, so that the variance n k f (1 - f) is known exactly; the interval is normal with
+    continuity correction.
+    """
+    bits = int(users * max_value)
+    value = (Fraction(ones) - bits * flip) / (1 - 2 * flip)
+    chance, slope = float(flip), float(1 - 2 * flip)
+    deviation = math.sqrt(bits * chance * (1 - chance))
+    return _sum(float(value), deviation / slope, (Z * deviation + 0.5) / slope, users, max_value)
+
+
+def sum_with_noise(total: Fraction, users: Present, max_value: int, shape: float, epsilon: float) -> Estimate:
+    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 - exp(-epsilon))."""
+    from shuffledp_core import noise
+
+    error, width = noise.standard_deviation(shape, epsilon), noise.half_width(shape, epsilon, COVERAGE)
+    return _sum(float(total), error, width, users, max_value)
+
+
+def _sum(value: float, error: float, half_width: float, users: Present, max_value: int) -> Estimate:
+    largest, n = float(users * max_value), float(users)
+    return Estimate(
+        quantity="sum",
+        values=(value,),
+        standard_errors=(error,),
+        lows=(min(max(value - half_width, 0.0), largest),),
+        highs=(min(max(value + half_width, 0.0), largest),),
+        mean=value / n,
+        mean_standard_error=error / n,
+    )

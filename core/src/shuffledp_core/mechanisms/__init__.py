@@ -1,0 +1,50 @@
+"""The mechanisms: each one class in one file, and all that are installed by name.
+
+`MECHANISMS` and `Mechanism` are made when they are first asked for, so that a module that defines a mechanism may be
+imported before them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shuffledp_core.mechanisms.base import (
+    MAX_DENOMINATOR,
+    MAX_DOMAIN,
+    Answers,
+    HistogramSpec,
+    PaddedSpec,
+    Spec,
+    UnarySpec,
+)
+from shuffledp_core.mechanisms.geo import GeoShuffle
+from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.rr import RRShuffle
+from shuffledp_core.mechanisms.sgdl import SGDLShuffle
+
+if TYPE_CHECKING:
+    from shuffledp_core.mechanisms.installed import MECHANISMS, Mechanism
+
+__all__ = [
+    "MAX_DENOMINATOR",
+    "MAX_DOMAIN",
+    "MECHANISMS",
+    "Answers",
+    "GeoShuffle",
+    "HistogramSpec",
+    "KRRHistogram",
+    "Mechanism",
+    "PaddedSpec",
+    "RRShuffle",
+    "SGDLShuffle",
+    "Spec",
+    "UnarySpec",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in {"MECHANISMS", "Mechanism"}:
+        from shuffledp_core.mechanisms import installed
+
+        return getattr(installed, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,275 @@
+"""What every mechanism says of itself, and what mechanisms of one kind share.
+
+A mechanism is one class in one file: exact parameters, the law that its users sample, how an answer becomes messages,
+and how counted messages become an estimate. Everything else that depends on a mechanism asks its class, or is a
+function that the mechanism registers (its privacy analysis, `shuffledp_privacy.bounds`). docs/extending.md adds one.
+
+Probabilities are rationals so that the client samples exactly the law that is certified, with integers. numpy is
+imported where it is used: command lines ask for names and parameters alone, and people wait for their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.randomness import RandomIntegers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.estimates import Counts
+
+MAX_DOMAIN = 2**31 - 1
+"""Largest domain or value a spec may name: symbols are written in at most four bytes."""
+
+MAX_DENOMINATOR = 2**63
+"""Largest denominator of a rational parameter, so that every sampler works with machine-sized integers."""
+
+
+class Answers(StrEnum):
+    """What a round of a mechanism answers: how many users hold each value, or the sum of all values."""
+
+    HISTOGRAM = "histogram"
+    SUM = "sum"
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="mechanism"):
+    """A mechanism with its exact parameters: immutable, hashable, strict on the wire, tagged by its name.
+
+    Users hold whole numbers {0..domain-1}. Each sends `messages_per_user` symbols of {0..alphabet-1}, always as many;
+    what they say together is the user's answer, one whole number of at most 63 bits.
+
+    Attributes:
+        kind: the name on command lines and on the wire; the class's `tag`.
+        summary: what it does, in a line, for help.
+        answers: what a round of it answers.
+        metric: whether the distance of two values matters; where it does not, all changes are the same change.
+        least_size: the smallest `size`.
+    """
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]
+    answers: ClassVar[Answers]
+    metric: ClassVar[bool]
+    least_size: ClassVar[int]
+
+    @classmethod
+    def size_for(cls, max_value: int) -> int:
+        """The size, as a round's plan states it, for values {0..max_value}."""
+        raise NotImplementedError
+
+    @classmethod
+    def domain_of(cls, size: int) -> int:
+        """Number of admissible inputs at this size."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """The size as a round's plan states it: number of symbols of a histogram, or largest value of a sum."""
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs, {0..domain-1}."""
+        raise NotImplementedError
+
+    @property
+    def messages_per_user(self) -> int:
+        """m, the same for every answer."""
+        raise NotImplementedError
+
+    @property
+    def alphabet(self) -> int:
+        """Number of different symbols a message can carry."""
+        raise NotImplementedError
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The answer of a user who holds `value`, inside the domain: the law that is certified, and no other."""
+        raise NotImplementedError
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The m symbols that say `answer`. Their order is lost in the shuffle and must tell nothing before it."""
+        raise NotImplementedError
+
+    def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What each symbol adds to an answer: an answer is the sum over its symbols. Same shape."""
+        return symbols
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each symbol was sent: from answers, shape (rounds, users), to counts, shape (rounds, alphabet)."""
+        import numpy as np
+
+        distinct, place = np.unique(answers, return_inverse=True)
+        rows = np.array([np.bincount(self.encode(answer), minlength=self.alphabet) for answer in distinct.tolist()])
+        counts = np.zeros((len(answers), self.alphabet), dtype=np.int64)
+        for column in place.reshape(answers.shape).T:
+            counts += rows[column]
+        return counts
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` for parameters under which messages do not depend on values: nothing would be learnt."""
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """The debiased answer to a round with these counts, shape (alphabet,), of so many reports; n > 0."""
+        raise NotImplementedError
+
+    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What a trusted party would answer: the histogram, shape (domain,), or the sum, shape (1,)."""
+        raise NotImplementedError
+
+
+class HistogramSpec(Spec, frozen=True, kw_only=True):
+    """How many users hold each of the symbols {0..symbols-1}; a message carries a symbol."""
+
+    answers: ClassVar[Answers] = Answers.HISTOGRAM
+    metric: ClassVar[bool] = False
+    least_size: ClassVar[int] = 2
+    symbols: int
+
+    @classmethod
+    def size_for(cls, max_value: int) -> int:
+        """One symbol for each value."""
+        return max_value + 1
+
+    @classmethod
+    def domain_of(cls, size: int) -> int:
+        """The symbols are the values."""
+        return size
+
+    @property
+    def size(self) -> int:
+        """Number of symbols, k."""
+        return self.symbols
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs, {0..domain-1}."""
+        return self.symbols
+
+    @property
+    def alphabet(self) -> int:
+        """Number of different symbols a message can carry."""
+        return self.symbols
+
+    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The histogram, shape (symbols,)."""
+        import numpy as np
+
+        return np.bincount(values, minlength=self.symbols).astype(np.int64)
+
+
+class UnarySpec(Spec, frozen=True, kw_only=True):
+    """A sum over values {0..max_value}, sent as a fixed number of bits; an answer is the number of ones."""
+
+    answers: ClassVar[Answers] = Answers.SUM
+    metric: ClassVar[bool] = True
+    least_size: ClassVar[int] = 1
+    max_value: int
+
+    @classmethod
+    def size_for(cls, max_value: int) -> int:
+        """The largest value itself."""
+        return max_value
+
+    @classmethod
+    def domain_of(cls, size: int) -> int:
+        """0 is a value, too."""
+        return size + 1
+
+    @property
+    def size(self) -> int:
+        """Largest value, k."""
+        return self.max_value
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs, {0..max_value}."""
+        return self.max_value + 1
+
+    @property
+    def alphabet(self) -> int:
+        """Messages are bits."""
+        return 2
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The fixed-length unary code of Athanasiou et al. 2025, the ones first."""
+        if not 0 <= answer <= self.messages_per_user:
+            raise ValueError(f"the number of ones must be from 0 to {self.messages_per_user}")
+        return [1] * answer + [0] * (self.messages_per_user - answer)
+
+    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum, shape (1,)."""
+        import numpy as np
+
+        return np.array([values.sum()], dtype=np.int64)
+
+
+class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
+    """A sum to which each user adds noise of its own, shifted, clamped and unary-coded (Athanasiou et al. 2025).
+
+    N = A - B with A, B ~ NB(1/noise_shares, 1-φ) independent, φ = exp(-noise_rate); the user sends
+    clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding. A subclass has the field `padding`, says what the
+    two parameters of the noise are, and samples it.
+    """
+
+    if TYPE_CHECKING:  # a field here would change the order of the fields, which is that of the JSON
+        padding: int
+
+    @property
+    def noise_rate(self) -> Fraction:
+        """ε of the noise, nats per unit: φ = exp(-ε)."""
+        raise NotImplementedError
+
+    @property
+    def noise_shares(self) -> int:
+        """How many users together add one discrete Laplace noise."""
+        raise NotImplementedError
+
+    def noise(self, integers: RandomIntegers) -> int:
+        """One user's noise N."""
+        raise NotImplementedError
+
+    @property
+    def messages_per_user(self) -> int:
+        """k + 2c bits."""
+        return self.max_value + 2 * self.padding
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The number of ones: value, noise and padding, clamped to the bits that there are."""
+        return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """Σ B - n c; noise of shape n/shares. Clamping is rarer than the certificate's δ, left out of the law."""
+        total = int(counts[1]) - users * self.padding
+        shape = float(users / self.noise_shares)
+        return sum_with_noise(total, users, self.max_value, shape, float(self.noise_rate))
+
+
+def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:
+    """Raises `ValueError` unless the parameter is a whole number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> None:
+    """Raises `TypeError` unless the parameter is a rational, `ValueError` unless it is above 0 and at most `high`."""
+    if not isinstance(value, Fraction):
+        raise TypeError(f"{name} must be a Fraction, not {value!r}")
+    if value <= 0 or (high is not None and value > high):
+        raise ValueError(f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}")
+    if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
+        raise ValueError(f"{name} must be a ratio of integers up to 2^63, not {value}")
+
+
+def refuse_pure_noise(name: str, probability: Fraction) -> None:
+    """Raises `UsageError` where the probability that a message is pure noise is 1."""
+    if probability == 1:
+        raise UsageError(f"{name} is 1: every message would be pure noise; ask for a larger epsilon or more reports")

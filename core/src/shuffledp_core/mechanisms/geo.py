@@ -1,0 +1,44 @@
+"""Geo-Shuffle (Athanasiou et al. 2025, Algorithm 3). Notation: docs/accounting.md, φ, c and k."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import discrete_laplace
+
+
+class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
+    """Discrete Laplace noise per user, shifted, clamped and unary-coded (Athanasiou et al. 2025, Algorithm 3).
+
+    N ~ discrete Laplace, P(N = j) = (1-φ)/(1+φ) φ^|j| with φ = exp(-epsilon_geo); the user sends
+    clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding.
+    """
+
+    kind: ClassVar[str] = "geo-shuffle"
+    summary: ClassVar[str] = (
+        "Sums with discrete Laplace noise from every user, shuffled (Athanasiou et al. 2025, Algorithm 3)."
+    )
+    epsilon_geo: Fraction
+    padding: int
+
+    def __post_init__(self) -> None:
+        check_whole("max_value", self.max_value, 1)
+        check_rational("epsilon_geo", self.epsilon_geo)
+        check_whole("padding", self.padding, 0)
+
+    @property
+    def noise_rate(self) -> Fraction:
+        """ε of one user's noise, nats per unit."""
+        return self.epsilon_geo
+
+    @property
+    def noise_shares(self) -> int:
+        """Every user adds a whole discrete Laplace noise."""
+        return 1
+
+    def noise(self, integers: RandomIntegers) -> int:
+        """One discrete Laplace noise."""
+        return discrete_laplace(self.epsilon_geo, integers)

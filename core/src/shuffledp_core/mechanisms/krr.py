@@ -1,0 +1,54 @@
+"""k-ary randomised response (Biswas et al. 2023; Koskela et al. 2021). Notation: docs/accounting.md, γ and k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import bernoulli
+
+if TYPE_CHECKING:
+    from shuffledp_core.estimates import Counts
+
+
+class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"):
+    """k-ary randomised response, one message: a histogram over {0..k-1} (Biswas et al. 2023; Koskela et al. 2021).
+
+    With probability `blanket` (γ) the symbol is uniform over all k, otherwise the true one, so that
+    p = 1 - γ + γ/k, q = γ/k and ε0 = ln(p/q).
+    """
+
+    kind: ClassVar[str] = "krr-histogram"
+    summary: ClassVar[str] = "k-ary randomised response, shuffled: a histogram from one message per user."
+    blanket: Fraction
+
+    def __post_init__(self) -> None:
+        check_whole("symbols", self.symbols, 2)
+        check_rational("blanket", self.blanket, Fraction(1))
+
+    @property
+    def messages_per_user(self) -> int:
+        """One symbol a user."""
+        return 1
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """A symbol: any with probability γ, else the true one."""
+        return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The answer itself."""
+        if not 0 <= answer < self.symbols:
+            raise ValueError(f"a symbol must be from 0 to {self.symbols - 1}")
+        return [answer]
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` where γ = 1."""
+        refuse_pure_noise("blanket", self.blanket)
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """By inversion of p and q for every symbol."""
+        return histogram_of(counts, users, float(self.blanket / self.symbols), float(1 - self.blanket))

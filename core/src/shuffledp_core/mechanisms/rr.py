@@ -1,0 +1,47 @@
+"""RR-Shuffle (Athanasiou et al. 2025, Algorithm 2). Notation: docs/accounting.md, p and k."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from shuffledp_core.estimates import Estimate, Present, sum_of_bits
+from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import binomial
+
+if TYPE_CHECKING:
+    from shuffledp_core.estimates import Counts
+
+
+class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
+    """Bitwise randomised response on the unary code of length k = max_value (Athanasiou et al. 2025, Algorithm 2).
+
+    With probability `randomise` (p) a bit is replaced by a fair coin, so it is flipped with probability p/2.
+    """
+
+    kind: ClassVar[str] = "rr-shuffle"
+    summary: ClassVar[str] = "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
+    randomise: Fraction
+
+    def __post_init__(self) -> None:
+        check_whole("max_value", self.max_value, 1)
+        check_rational("randomise", self.randomise, Fraction(1))
+
+    @property
+    def messages_per_user(self) -> int:
+        """k bits."""
+        return self.max_value
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The count of ones is all that is kept: what remains after shuffling, and less than the certified bits."""
+        flip = self.randomise / 2
+        return value - binomial(value, flip, integers) + binomial(self.max_value - value, flip, integers)
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` where p = 1."""
+        refuse_pure_noise("randomise", self.randomise)
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """The sum, every bit being flipped with probability p/2."""
+        return sum_of_bits(int(counts[1]), users, self.max_value, self.randomise / 2)

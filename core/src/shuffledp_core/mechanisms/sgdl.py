@@ -1,0 +1,46 @@
+"""SGDL-Shuffle (Athanasiou et al. 2025, Algorithm 4). Notation: docs/accounting.md, φ, β = 1/shares, c and k."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import sgdl
+
+
+class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
+    """Symmetric generalised discrete Laplace noise, a share per user (Athanasiou et al. 2025, Algorithm 4).
+
+    N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares` honest
+    users together add exactly one discrete Laplace noise. Shift, clamp and code as in `GeoShuffle`.
+    """
+
+    kind: ClassVar[str] = "sgdl-shuffle"
+    summary: ClassVar[str] = (
+        "Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."
+    )
+    noise_epsilon: Fraction
+    shares: int
+    padding: int
+
+    def __post_init__(self) -> None:
+        check_whole("max_value", self.max_value, 1)
+        check_rational("noise_epsilon", self.noise_epsilon)
+        check_whole("shares", self.shares, 1)
+        check_whole("padding", self.padding, 0)
+
+    @property
+    def noise_rate(self) -> Fraction:
+        """ε of all shares of a noise together, nats per unit."""
+        return self.noise_epsilon
+
+    @property
+    def noise_shares(self) -> int:
+        """1/β."""
+        return self.shares
+
+    def noise(self, integers: RandomIntegers) -> int:
+        """One share."""
+        return sgdl(self.noise_epsilon, self.shares, integers)

@@ -1,0 +1,117 @@
+"""From a mechanism's own options to a question about it: for every mechanism that is installed.
+
+Without a function of its own here a mechanism is asked about by its exact parameters, an option for each field of its
+spec. Importing this costs no numerics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import typer
+from msgspec import structs
+
+from shuffledp.commands.options import (
+    Circumstances,
+    Epsilon0,
+    EpsilonGeo,
+    MaxValue,
+    NoiseEpsilon,
+    Padding,
+    Randomise,
+    Shares,
+    Symbols,
+    decimal,
+    whole,
+)
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, Spec
+
+if TYPE_CHECKING:
+    from shuffledp.commands.questions import Question
+
+
+def _krr_histogram(typed: Circumstances, *, symbols: Symbols, epsilon0: Epsilon0) -> Question:
+    from shuffledp.commands import questions
+
+    spec, notes = questions.krr_histogram(symbols, epsilon0)
+    return questions.question(spec, typed, notes=notes, asked=(("epsilon0", epsilon0),))
+
+
+def _rr_shuffle(typed: Circumstances, *, max_value: MaxValue, randomise: Randomise) -> Question:
+    from shuffledp.commands import questions
+
+    return questions.question(questions.rr_shuffle(max_value, randomise), typed)
+
+
+def _geo_shuffle(
+    typed: Circumstances, *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None
+) -> Question:
+    from shuffledp.commands import questions
+
+    return questions.geo_question(max_value, epsilon_geo, padding, typed)
+
+
+def _sgdl_shuffle(
+    typed: Circumstances,
+    *,
+    max_value: MaxValue,
+    noise_epsilon: NoiseEpsilon,
+    shares: Shares = None,
+    padding: Padding = None,
+) -> Question:
+    from shuffledp.commands import questions
+
+    return questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed)
+
+
+_OWN: Final[dict[str, Callable[..., Question]]] = {
+    KRRHistogram.kind: _krr_histogram,
+    RRShuffle.kind: _rr_shuffle,
+    GeoShuffle.kind: _geo_shuffle,
+    SGDLShuffle.kind: _sgdl_shuffle,
+}
+
+_WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: values are 0..k."}
+"""Help for the fields that specs inherit; a field of its own is annotated with its words."""
+
+
+def ask(kind: str, typed: Circumstances, **parameters: Any) -> Question:
+    """The checked question about a mechanism with these parameters, as its options read them.
+
+    Raises:
+        UsageError: a value is outside its range; the message names both.
+    """
+    if kind in _OWN:
+        return _OWN[kind](typed, **parameters)
+    from shuffledp.commands import questions
+
+    return questions.question(questions.checked(lambda: MECHANISMS[kind](**parameters)), typed)
+
+
+def options_of(kind: str) -> list[Parameter]:
+    """The mechanism's own options, as keyword parameters that typer reads."""
+    if kind in _OWN:
+        hints = get_type_hints(_OWN[kind], {**globals(), "Question": object}, include_extras=True)
+        return [
+            one.replace(annotation=hints[one.name])
+            for one in signature(_OWN[kind]).parameters.values()
+            if one.kind is Parameter.KEYWORD_ONLY
+        ]
+    return [_option(MECHANISMS[kind], field) for field in structs.fields(MECHANISMS[kind])]
+
+
+def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
+    kind, words = field.type, _WORDS.get(field.name, "")
+    if get_origin(kind) is Annotated:
+        kind, *said = get_args(kind)
+        words = next((word for word in said if isinstance(word, str)), words)
+    if kind is int:
+        option = typer.Option(parser=whole, metavar="INTEGER", help=words)
+    elif kind is Fraction:
+        option = typer.Option(parser=decimal, metavar="DECIMAL", help=words)
+    else:
+        raise TypeError(f"{spec.kind}: {field.name} must be an int or a Fraction to be an option, not {kind}")
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option])
