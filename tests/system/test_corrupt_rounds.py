@@ -63,7 +63,7 @@ async def played(
 async def test_all_users_are_traced_when_no_node_is_honest_and_none_while_one_is(
     corrupted: LocalSystem, pool: ProcessPoolExecutor, mechanism: str, tmp_path: Path
 ) -> None:
-    size = LARGEST + 1 if mechanism == "krr-histogram" else LARGEST
+    size = MECHANISMS[mechanism].size_for(LARGEST)
     report, captured = await played(corrupted, pool, tmp_path, mechanism=mechanism, size=size)
     numbers = tuple(corrupted.route.index(name) + 1 for name in corrupted.corrupt)
     trace = trace_round(captured)

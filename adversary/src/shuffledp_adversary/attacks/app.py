@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shuffledp.commands.options import Format, NamedCommands, OutputFormat
-from shuffledp.commands.respond import print_json
 
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.attack import Attack
@@ -45,6 +44,7 @@ attack_app = typer.Typer(
 @attack_app.command("list")
 def list_attacks(output: Format = OutputFormat.TEXT) -> None:
     """Every attack with what it does."""
+    from shuffledp.commands.respond import print_json
     from shuffledp_adversary.attacks.installed import attacks_by_name
 
     summaries = {name: attack.summary for name, attack in attacks_by_name().items()}

@@ -21,12 +21,10 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
 from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_of
 from shuffledp_privacy.registry import load
+from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
 
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
-
-CLAMPING_SHARE = 0.25
-"""Part of δ left to clamping: more saves few messages, less saves hardly any noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +113,13 @@ def _padding(target: Target, noise: NoiseShares) -> int:
     """A padding that leaves clamping its share of δ, for the largest change."""
     units = 1 if target.adjacency is Adjacency.STANDARD else target.reach
     if target.rounds == 1:
-        total = total_needed(noise, target.reach, (1 - CLAMPING_SHARE) * target.delta)
+        total = total_needed(noise, target.reach, between_clamping_and_noise(target.delta).noise)
         total = min(total, target.epsilon * units)
     else:
         # Each round of several is needed up to where its own tail is far below δ.
-        total = total_needed(noise, target.reach, 0.01 * target.delta / target.rounds)
-    return least_padding(noise, total, CLAMPING_SHARE * target.delta / target.rounds, target.largest)
+        total = total_needed(noise, target.reach, own_tail(target.delta, target.rounds))
+    clamping = between_clamping_and_noise(among_rounds(target.delta, target.rounds)).clamping
+    return least_padding(noise, total, clamping, target.largest)
 
 
 def _pure_unit(target: Target) -> float:

@@ -42,6 +42,7 @@ from shuffledp_privacy.rounds.loss_distribution import (
 from shuffledp_privacy.rounds.shifts import Shifts, shifts_of
 from shuffledp_privacy.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
 from shuffledp_privacy.rounds.tilted import Composed
+from shuffledp_privacy.splitting import among_rounds
 
 METRIC_STEPS = 100
 """Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`."""
@@ -199,7 +200,7 @@ def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
 def _by_shares(rounds: Sequence[Round], delta: float) -> float:
     """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
     total = sum(r.times for r in rounds)
-    share = delta / total * (1 - 2.0**-50)
+    share = among_rounds(delta, total)
     if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
         return math.inf
     try:

@@ -18,12 +18,7 @@ from scipy.special import ndtri
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.central import gaussian_delta
-
-GAUSSIAN_SHARE: Final = 0.75
-"""Share of δ for the Gaussian filter; the pure one has the rest, where its curves have fallen steeply already."""
-
-LEAK_SHARE: Final = 0.25
-"""Share of the Gaussian filter's δ that the rounds may leak: what clamping costs, and tails above a Gaussian's."""
+from shuffledp_privacy.splitting import among_filters
 
 QUANTILE_ROUNDING: Final = 2.0**-40
 """Relative outward margin for one normal quantile, far above the error of `ndtri`."""
@@ -172,10 +167,10 @@ class Filters:
             raise UsageError(f"a filter needs a finite epsilon above 0 and delta in (0, 1), not {epsilon}, {delta}")
         if delta < SMALLEST_DELTA:
             raise CannotCertify(f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger delta")
-        ours = GAUSSIAN_SHARE * delta
-        kept = (1 - LEAK_SHARE) * ours
+        parts = among_filters(delta)
+        kept = parts.gaussian - parts.leak
         most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
-        return cls(epsilon, delta, LEAK_SHARE * ours / most, (1 - GAUSSIAN_SHARE) * delta / epsilon)
+        return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
     def price(self, curve: Curve) -> Price:
         """What a round with this curve costs."""
@@ -184,7 +179,7 @@ class Filters:
     def spent(self, total: Price) -> tuple[float, str]:
         """ε in all for rounds of this total price, and the proposition: at most `epsilon` where a filter admits it."""
         leaked = total.gaussian * self.gaussian_leak * UPWARD
-        gaussian = gaussian_epsilon(total.gaussian, leaked, GAUSSIAN_SHARE * self.delta)
+        gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
         if gaussian <= total.pure:
             return gaussian, "C14: filter, each round counted as a Gaussian mechanism"
         return total.pure, "C15: filter, pure guarantees added"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.rounds.subsampling import ROUNDING, Curve, reflected
 from shuffledp_privacy.rounds.tilted import Composed, LossLaw
+from shuffledp_privacy.splitting import beyond_grid
 
 SMALLEST_DELTA = 1e-13
 """Single rounds are certified down to 1e-12; nobody asks for less of several."""
@@ -29,9 +30,6 @@ STEPS = 800
 
 MOST_STEPS = 2**16
 """Grid nodes on [0, ε_hi] of the widest round; keeps memory and time bounded for very unequal rounds."""
-
-TAIL_SHARE = 1e-4
-"""Share of δ that the mass beyond the grid, counted as infinite loss, may take over all rounds."""
 
 MASS_ROUNDING = 2.0**-46
 """Relative outward margin on each mass, against the rounding of two divisions and a difference."""
@@ -137,7 +135,7 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
     """
     _check(rounds, delta)
     total = sum(r.times for r in rounds)
-    reaches = [_reach(r.curve, TAIL_SHARE * delta / total) for r in rounds]
+    reaches = [_reach(r.curve, beyond_grid(delta, total)) for r in rounds]
     gap = _gap(reaches, [r.times for r in rounds], steps)
     laws = [_law(r, gap, max(1, math.ceil(reach / gap))) for r, reach in zip(rounds, reaches, strict=True)]
     return Composed(tuple(laws), gap)

@@ -16,6 +16,7 @@ from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
+from shuffledp_privacy.splitting import left_of
 from shuffledp_privacy.sums import geo, sgdl
 from shuffledp_privacy.sums.common import NoisySum
 
@@ -63,7 +64,7 @@ class Shifts:
         Raises:
             CannotCertify: clamping alone costs δ, or δ is too small to be resolved.
         """
-        left = (delta - self.lost) * (1 - 2.0**-50)
+        left = left_of(delta, self.lost)
         if left <= 0:
             raise CannotCertify(f"clamping alone costs more than delta {delta:g}; take more padding")
         return self.composed(left, steps).epsilon(left) / self.sums[0].d_max * (1 + 2.0**-51)

@@ -10,6 +10,7 @@ from shuffledp.commands.questions import Question
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.splitting import among_rounds
 
 PUBLISHED: Final = "published:"
 """How a line of `basis` begins that explains the published number."""
@@ -108,7 +109,7 @@ def _local(question: Question) -> _Local:
     """Basic composition of the local guarantee over the rounds, rounded up."""
     rounds = question.rounds
     try:
-        one = corrupted_bounds(question.spec, question.setting, question.delta / rounds)
+        one = corrupted_bounds(question.spec, question.setting, among_rounds(question.delta, rounds))
     except CannotCertify as refusal:
         return _Local(math.inf, 0.0, (f"no guarantee: {refusal}",))
     if rounds == 1:

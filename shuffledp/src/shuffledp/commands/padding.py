@@ -16,8 +16,8 @@ import numpy as np
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.calibration.families import CLAMPING_SHARE
 from shuffledp_privacy.primitives.noise import sum_noise
+from shuffledp_privacy.splitting import CLAMPING, between_clamping_and_noise
 from shuffledp_privacy.sums.clamping import least_padding_geo, least_padding_sgdl
 
 _LARGEST_TOTAL: Final = 690.0
@@ -32,7 +32,7 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
     """
     _check(epsilon_geo, delta)
     total = _total(epsilon_geo, Fraction(setting.honest), max_value, setting, delta)
-    share = CLAMPING_SHARE * delta
+    share = between_clamping_and_noise(delta).clamping
     if total > _LARGEST_TOTAL:
         return _closed(epsilon_geo, setting.honest, share, total)
     return least_padding_geo(epsilon_geo, setting.honest, share, total)
@@ -44,7 +44,7 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
     if shares < 1:
         raise UsageError(f"shares must be at least 1, not {shares}")
     total = _total(noise_epsilon, Fraction(setting.honest, shares), max_value, setting, delta)
-    share = CLAMPING_SHARE * delta
+    share = between_clamping_and_noise(delta).clamping
     if total > _LARGEST_TOTAL:
         return _closed(noise_epsilon, -(-setting.honest // shares), share, total)
     return least_padding_sgdl(noise_epsilon, shares, setting.honest, share, total)
@@ -53,7 +53,7 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
 def padding_note(padding: int) -> str:
     """What was chosen, in words."""
     return (
-        f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING_SHARE:.0%} of delta, so that "
+        f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, so that "
         "the guarantee is that of unclamped noise at the rest"
     )
 
@@ -68,7 +68,7 @@ def _check(epsilon: Fraction, delta: float) -> None:
 def _total(epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting, delta: float) -> float:
     """Total ε of the largest change with unclamped noise at what clamping leaves of δ."""
     reach = min(setting.max_distance or max_value, max_value)
-    rest = (1 - CLAMPING_SHARE) * delta
+    rest = between_clamping_and_noise(delta).noise
     total = float(sum_noise(shape, epsilon).least(np.array([reach]), rest, 0.0)[0][0])
     return min(total, float(epsilon) * reach) if shape >= 1 else total
 

@@ -19,6 +19,7 @@ from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_privacy.rounds.composition import LARGEST_TIMES
+from shuffledp_privacy.splitting import among_rounds
 
 LOCAL_KINDS: Final[dict[type, str]] = {
     LocalRandomiser: "local",
@@ -197,7 +198,7 @@ def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, typ
     draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), typed)
     if padding is not None:
         return draft
-    chosen = geo_padding(epsilon_geo, max_value, draft.setting, typed.delta / typed.rounds)
+    chosen = geo_padding(epsilon_geo, max_value, draft.setting, among_rounds(typed.delta, typed.rounds))
     return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(padding_note(chosen),))
 
 
@@ -212,6 +213,6 @@ def sgdl_question(
     draft = question(sgdl_shuffle(max_value, noise_epsilon, parts, padding or 0), typed)
     notes = () if shares is not None else (f"shares = {parts}, the honest users: together they add exactly one noise",)
     if padding is None:
-        padding = sgdl_padding(noise_epsilon, parts, max_value, draft.setting, typed.delta / typed.rounds)
+        padding = sgdl_padding(noise_epsilon, parts, max_value, draft.setting, among_rounds(typed.delta, typed.rounds))
         notes = (*notes, padding_note(padding))
     return replace(draft, spec=sgdl_shuffle(max_value, noise_epsilon, parts, padding), notes=notes)

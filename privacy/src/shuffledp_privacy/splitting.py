@@ -1,0 +1,72 @@
+"""How δ is divided: wherever one δ pays for several things, the parts come from here. Pure.
+
+The parts of one division add up to at most the whole, rounding included, so that what holds at the parts together holds
+at δ. How large each is decides tightness alone, never soundness: every certificate is computed for what was chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+CLAMPING: Final = 0.25
+"""Of the δ of a padded sum, left to clamping: more saves few messages, less saves hardly any noise."""
+
+GAUSSIAN: Final = 0.75
+"""Of a budget's δ, for the Gaussian filter; the pure one has the rest, where its curves have fallen steeply already."""
+
+LEAK: Final = 0.25
+"""Of the Gaussian filter's δ, what rounds may leak: what clamping costs, and tails above a Gaussian's."""
+
+BEYOND_GRID: Final = 1e-4
+"""Of the δ of composed rounds, what the losses beyond the grid may cost, which count as infinite."""
+
+OWN_TAIL: Final = 0.01
+"""Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost lies far above it."""
+
+_DOWN: Final = 1 - 2.0**-50
+
+
+def among_rounds(delta: float, rounds: int) -> float:
+    """One of so many equal parts, rounded down so that they never exceed δ together (proposition C6); δ for one."""
+    return delta if rounds == 1 else delta / rounds * _DOWN
+
+
+def left_of(delta: float, taken: float) -> float:
+    """What is left of δ, rounded down; 0 or less where nothing is."""
+    return (delta - taken) * _DOWN
+
+
+class PaddedParts(NamedTuple):
+    """For a sum with clamped noise: what clamping may cost, and what is left for the noise (proposition S6)."""
+
+    clamping: float
+    noise: float
+
+
+def between_clamping_and_noise(delta: float) -> PaddedParts:
+    """The parts of one round's δ."""
+    return PaddedParts(CLAMPING * delta, (1 - CLAMPING) * delta * _DOWN)
+
+
+class FilterParts(NamedTuple):
+    """For filters that run side by side: the Gaussian filter's, of which `leak` is a part, and the pure one's."""
+
+    gaussian: float
+    leak: float
+    pure: float
+
+
+def among_filters(delta: float) -> FilterParts:
+    """The parts of a budget's δ (propositions C14 and C15)."""
+    gaussian = GAUSSIAN * delta * _DOWN
+    return FilterParts(gaussian, LEAK * gaussian, (1 - GAUSSIAN) * delta)
+
+
+def beyond_grid(delta: float, rounds: int) -> float:
+    """What one round of so many may lose beyond the composition's grid (proposition C4)."""
+    return BEYOND_GRID * delta / rounds
+
+
+def own_tail(delta: float, rounds: int) -> float:
+    """The δ up to which the tail of one round of several is looked at when its padding is chosen."""
+    return OWN_TAIL * delta / rounds
