@@ -35,6 +35,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.columns import load_column
 from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -47,7 +48,6 @@ from shuffledp_privacy import registry  # noqa: F401 - the analyses register on 
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.workplace import workplace
-from shuffledp_sim.users.columns import load_column
 
 REFERENCES: Final[tuple[Mechanism, ...]] = (
     RRShuffle(max_value=2, randomise=Fraction(1, 2)),
