@@ -30,9 +30,11 @@ UNWANTED = {
 """What nobody needs who certifies."""
 
 LINES = """
+from pathlib import Path
+
 import shuffledp as sdp
 
-epsilons, values, key = [0.5, 1.0], [n % 21 for n in range(2000)], open("root.pub").read().strip()
+epsilons, values, key = [0.5, 1.0], [n % 21 for n in range(2000)], Path("root.pub").read_text().strip()
 group = sdp.Setting(users=2000, honest=1900)
 plan = sdp.calibrate("geo-shuffle", max_value=20, epsilon=1, delta=1e-6, setting=group)
 bounds = sdp.certify(plan, group, delta=1e-6)
