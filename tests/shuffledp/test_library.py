@@ -80,6 +80,9 @@ def test_a_plan_keeps_the_target_that_it_was_calibrated_for() -> None:
     assert 0.9 < found.attained <= found.certified <= 1
     assert found.plan.parameters["target_epsilon"] == 1
     assert any("calibrated" in line for line in found.basis)
+    other = sdp.certify(plan, rounds=2)
+    assert "target_epsilon" not in other.plan.parameters
+    assert not any("calibrated" in line for line in other.basis)
 
 
 def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() -> None:
@@ -105,6 +108,7 @@ def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() 
         (lambda: sdp.curve(KRR, SMALL, [-0.1]), "at least 0"),
         (lambda: sdp.simulate(KRR, [4]), "from 0 to 3"),
         (lambda: sdp.simulate(KRR, [0.5]), "whole numbers"),
+        (lambda: sdp.simulate(KRR, [1], seed=-1), "seed must be"),
         (lambda: sdp.simulate(KRR, []), "one whole number for each user"),
         (lambda: sdp.simulate(sdp.KRRHistogram(symbols=2, blanket=Fraction(1)), [1]), "pure noise"),
     ],
@@ -121,6 +125,13 @@ def test_equal_rounds_compose_to_what_a_plan_of_many_rounds_costs() -> None:
     assert (year.rounds, len(year.parts)) == (12, 1)
     assert (year.certified, year.attained, year.corrupted) == (alone.certified, alone.attained, alone.corrupted)
     assert year == sdp.compose([sdp.Plan(KRR, SMALL, 0.5, rounds=6)] * 2, delta=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_one_round_composes_to_itself(delta: float) -> None:
+    for spec in (KRR, RR):
+        once, alone = sdp.compose([spec], SMALL, delta=delta), sdp.certify(spec, SMALL, delta=delta)
+        assert (once.certified, once.attained, once.corrupted) == (alone.certified, alone.attained, alone.corrupted)
 
 
 def test_different_rounds_cost_less_than_the_sum_and_more_than_each() -> None:
@@ -219,6 +230,9 @@ def results() -> list[object]:
 def test_results_show_themselves_in_a_notebook_and_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "<th" in sdp.Plan(KRR, SMALL, 1e-6)._repr_html_()
     everything = results()
+    assert str(everything[0]).startswith("krr-histogram: ")
+    assert str(everything[1]).startswith("2 rounds: ")
+    assert str(everything[-1]).startswith("sum: ")
     for found in everything:
         shown = found._repr_html_()  # type: ignore[attr-defined]
         assert shown.startswith("<table") or "<svg" in shown

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    __version__: str
     from shuffledp.choosing import Comparison, advise, calibrate
     from shuffledp.composed import Composition, compose
     from shuffledp.curves import Curve, curve
@@ -70,6 +71,10 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("shuffledp")
     for home, names in _HOMES.items():
         if name in names:
             found = getattr(import_module(home), name)

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shuffledp.guarantees import local_of, number
+from shuffledp.guarantees import PUBLISHED, local_of, number, one_round
 from shuffledp.notebook import data_frame, html_table
 from shuffledp.plans import Plan, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds
+from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, epsilon_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The guarantee of several rounds on the same people, whose parameters were fixed in advance.
+    """The guarantee of several rounds on the same people, each with an honest node, all parameters fixed in advance.
 
     ε is in nats over all rounds, per unit of distance under metric adjacency.
 
@@ -72,11 +72,15 @@ class Composition:
         unit = f"nats{self.parts[0][0].per_unit}"
         return [
             *((plan.kind, f"{times:,} ×", f"{plan.setting.users:,} users") for plan, times in self.parts),
-            ("δ", f"{self.delta:g}", f"over all {self.rounds:,} rounds"),
+            ("δ", f"{self.delta:g}", f"over {self.rounds:,} round{'s' if self.rounds > 1 else ''}"),
             ("ε certified", number(self.certified), f"{unit}; true for every dataset"),
             ("ε attained", number(self.attained), "by one round alone: the truth lies between"),
             ("ε_L", number(self.corrupted), f"if every node is corrupt (δ = {self.corrupted_delta:g})"),
         ]
+
+    def __str__(self) -> str:
+        bounds = f"{number(self.attained)} <= ε <= {number(self.certified)} at δ = {self.delta:g}"
+        return f"{self.rounds:,} rounds: {bounds}; ε_L = {number(self.corrupted)}"
 
     def _repr_html_(self) -> str:
         return html_table("composition", self.rows(), self.basis)
@@ -116,8 +120,10 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
             raise UsageError(f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up its eps_L")
         times[Plan(plan.spec, plan.setting, delta)] += plan.rounds * count
     rounds = [Round(plan.spec, plan.setting, count) for plan, count in times.items()]
-    bounds = _shuffled(rounds, delta)
+    if not rounds:
+        raise UsageError("composition needs at least one round")
     local = local_of(rounds, delta)
+    bounds = _shuffled(times, rounds, local)
     return Composition(
         parts=tuple(times.items()),
         delta=delta,
@@ -125,15 +131,20 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
         attained=bounds.attained,
         corrupted=local.epsilon if math.isfinite(local.epsilon) else None,
         corrupted_delta=local.delta,
-        basis=(*bounds.basis, *(f"all nodes corrupt: {line}" for line in local.basis)),
+        basis=(
+            *(line for line in bounds.basis if not line.startswith(PUBLISHED)),
+            *(f"all nodes corrupt: {line}" for line in local.basis),
+        ),
     )
 
 
-def _shuffled(rounds: list[Round], delta: float) -> Bounds:
+def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:
+    first = next(iter(times))
     try:
-        return compose_bounds(rounds, delta)
+        return one_round(first, local) if times.total() == 1 else compose_bounds(rounds, first.delta)
     except CannotCertify as refusal:
-        return Bounds(math.inf, _attained(rounds, delta), None, (f"no finite epsilon can be certified: {refusal}",))
+        words = f"no finite epsilon can be certified: {refusal}"
+        return Bounds(math.inf, _attained(rounds, first.delta), None, (words,))
 
 
 def _attained(rounds: list[Round], delta: float) -> float:

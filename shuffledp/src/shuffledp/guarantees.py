@@ -83,6 +83,10 @@ class Guarantee:
             "standard_error": self.error,
         }
 
+    def __str__(self) -> str:
+        bounds = f"{number(self.attained)} <= ε <= {number(self.certified)}{self.plan.per_unit} at δ = {self.delta:g}"
+        return f"{self.plan.kind}: {bounds}; ε_L = {number(self.corrupted)}"
+
     def _repr_html_(self) -> str:
         return html_table(self.plan.kind, [*plan_rows(self.plan), *bound_rows(self)], self.basis)
 
@@ -197,7 +201,7 @@ def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
 def _shuffled(plan: Plan, local: CorruptedBounds) -> _Found:
     """The shuffle guarantee, whoever is corrupt."""
     try:
-        bounds = _single(plan, local)
+        bounds = one_round(plan, local)
     except CannotCertify as refusal:
         return _Found(math.inf, None, None, (f"no finite epsilon can be certified: {refusal}",))
     basis = bounds.basis
@@ -208,8 +212,11 @@ def _shuffled(plan: Plan, local: CorruptedBounds) -> _Found:
     return _composed(plan, bounds)
 
 
-def _single(plan: Plan, local: CorruptedBounds) -> Bounds:
-    """One round at the whole δ. Where an analysis has no pure guarantee of its own, the local one stands in."""
+def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
+    """One of the plan's rounds at the whole δ, from both sides.
+
+    Where an analysis has no pure guarantee of its own, the local one stands in. Raises as `epsilon_bounds`.
+    """
     try:
         return epsilon_bounds(plan.spec, plan.setting, plan.delta)
     except UsageError:

@@ -175,7 +175,9 @@ def planned(
     """
     plan = _plan_of(asked, setting, delta)
     changes: dict[str, Any] = {"setting": setting, "delta": delta, "rounds": rounds}
-    return replace(plan, **{name: value for name, value in changes.items() if value is not None})
+    changed = replace(plan, **{name: value for name, value in changes.items() if value is not None})
+    # What was said of the plan, such as the target that it keeps, was said of it as it was.
+    return plan if changed == plan else replace(changed, notes=(), asked=())
 
 
 def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Plan:

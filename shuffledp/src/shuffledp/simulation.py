@@ -44,7 +44,6 @@ class Answer:
         users: n, reports in the round.
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
-        values: shape (users,), what the users hold.
         seed: of the repeatable simulation; None where the clients' exact samplers ran.
     """
 
@@ -52,7 +51,6 @@ class Answer:
     users: int
     estimate: Estimate
     true_total: float | Floats
-    values: Integers
     seed: int | None = None
 
     @property
@@ -151,6 +149,9 @@ class Answer:
             for name, value, error, (low, high), truth in told
         ]
 
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {value} ({remark})" for name, value, remark in self.rows())
+
     def _shaped(self, values: Floats) -> float | Floats:
         return float(values[0]) if self.quantity == "sum" else values
 
@@ -167,8 +168,8 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
     Args:
         plan: a plan, or a mechanism's parameters.
         values: shape (users,), each user's own whole number in {0..domain-1}.
-        seed: None for the clients' exact samplers on the operating system's randomness, some 20 µs and more a user;
-            a number for numpy's of the same law, fast and repeatable, in doubles.
+        seed: None for the clients' exact samplers on the operating system's randomness, 5 to 30 µs a user; a whole
+            number from 0 up for numpy's of the same law, fast and repeatable, in doubles.
 
     Raises:
         UsageError: no values, a value outside the domain, parameters that are pure noise, or a mechanism that clients
@@ -184,6 +185,8 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
     >>> histogram.total.shape, histogram.interval.shape, histogram.truth.tolist()
     ((3,), (3, 2), [0.25, 0.5, 0.25])
     """
+    if seed is not None and seed < 0:
+        raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
     spec = _mechanism(plan)
     held = _checked(spec, values)
     check_informative(spec)
@@ -194,7 +197,7 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
         answers = randomise_all(spec, held, np.random.default_rng(seed))
     found = estimate(spec, _counted(spec, answers).tolist(), len(held))
     true_total = _truth(spec, held).astype(np.float64)
-    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, held, seed)
+    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed)
 
 
 def _mechanism(plan: Plan | Mechanism) -> Mechanism:

@@ -53,7 +53,7 @@ def _tables(found: Composition) -> tuple[Table, str, Table]:
     from rich.table import Table
 
     table = Table(
-        title=f"[bold]{found.rounds:,} rounds[/bold] on the same people",
+        title=f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same people",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         show_header=False,

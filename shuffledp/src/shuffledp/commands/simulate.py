@@ -51,8 +51,8 @@ def simulate(
         from shuffledp.drawing import check_plot
 
         check_plot(plot)
-    held = load_column(data, column, users=users, max_value=max_value, draw=True)
     group = Setting(users, users - users // 20 if honest is None else honest, adjacency, max_distance)
+    held = load_column(data, column, users=users, max_value=max_value, draw=True)
     with working(f"calibrating {mechanism}"):
         plan = calibrate(mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value)
         bounds = guarantee_of(plan)
