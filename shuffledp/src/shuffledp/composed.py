@@ -91,7 +91,10 @@ def _part(plan: Plan) -> dict[str, Any]:
 
 
 def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: float) -> Composition:
-    """The guarantee of all rounds together on the same people (docs/accounting.md, propositions C1 to C7).
+    """The guarantee of all rounds together on the same people.
+
+    Privacy loss distributions are convolved, or guarantees added where that is less (Koskela et al. 2021; Zhu et al.
+    2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
 
     What a later round asks may depend on earlier answers, its parameters may not: for those see the accountant's
     ledger. Rounds that are alike cost one curve together; each different one adds up to seconds.

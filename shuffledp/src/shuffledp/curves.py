@@ -136,6 +136,8 @@ def curve(
 ) -> Curve:
     """δ(ε) of a plan as arrays: certified never below, attained never above the truth.
 
+    δ is the hockey-stick divergence of the worst two neighbouring datasets (Balle et al. 2018; docs/accounting.md).
+
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting`.
         setting: in place of the plan's own.

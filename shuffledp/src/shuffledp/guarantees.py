@@ -117,7 +117,8 @@ def certify(
 ) -> Guarantee:
     """Both sides of the truth about a plan: ε at δ certified and attained, and ε_L with every node corrupt.
 
-    A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says why.
+    A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says why. The analyses
+    are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and Athanasiou et al. 2025.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.

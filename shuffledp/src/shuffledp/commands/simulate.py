@@ -42,7 +42,7 @@ def simulate(
     from shuffledp.choosing import calibrate
     from shuffledp.columns import load_column
     from shuffledp.commands.respond import print_json, print_rich
-    from shuffledp.guarantees import guarantee_of
+    from shuffledp.guarantees import guarantee_of, number
     from shuffledp.progress import working
     from shuffledp.simulation import simulate as simulate_round
     from shuffledp_privacy.bounds import Setting
@@ -65,7 +65,7 @@ def simulate(
     if output is OutputFormat.JSON:
         print_json({**found.to_dict(), "capped": held.capped, "guarantee": bounds.to_dict()})
         return
-    print_rich(_table(found, held.capped), f"ε certified {bounds.certified:.4g} at δ = {delta:g}")
+    print_rich(_table(found, held.capped), f"ε certified {number(bounds.certified)} at δ = {delta:g}")
     if plot is not None:
         typer.echo(f"drawn into {plot}")
 
