@@ -5,7 +5,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo test test-docker check bench soak images up round down format clean help proto
+.PHONY: demo test test-docker check bench soak wheels sbom version images up round down format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
@@ -13,6 +13,8 @@ help:
 	@echo "make check   style, types, import contracts, generated code"
 	@echo "make bench   speed as ratios of one run"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
+	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
+	@echo "make version VERSION=1.2.3 in every package"
 	@echo "make images  container images; make up, make round, make down: a deployment of them (docs/operations.md)"
 
 demo: .venv/synced
@@ -38,14 +40,26 @@ check: .venv/synced
 	@for part in core privacy client shuffler analyst accountant; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done
-	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp --extra plot \
-	    python .ci/import_all.py shuffledp
+	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp python .ci/import_all.py shuffledp
 
 bench: .venv/synced
 	$(RUN) python -m bench
 
 soak: .venv/synced
 	$(RUN) python -m bench.soak --minutes $(MINUTES)
+
+wheels: | uv
+	$(UV) build --quiet --all-packages --wheel --out-dir dist
+
+sbom: | uv
+	@mkdir -p dist
+	sh deploy/sbom.sh dist/sbom.cdx.json --all-packages --all-extras
+
+# The packages are released together, with one version; a test holds that they have it.
+version: | uv
+	sed -i 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml */pyproject.toml
+	sed -i 's/^version: .*/version: $(VERSION)/' CITATION.cff
+	$(UV) lock --quiet && sed -i 's/, size = [0-9]*//' uv.lock
 
 # The deployment in containers. OVERLAYS="postgres observability devices corrupt" or some of them; FLEET_USERS, FLEETS: how many.
 COMPOSE := sh deploy/compose.sh
@@ -78,7 +92,7 @@ proto: .venv/synced
 	$(RUN) sh proto/generate.sh
 
 clean:
-	rm -rf .venv .tools out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/synced: pyproject.toml uv.lock */pyproject.toml | uv
 	$(UV) sync --frozen

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,8 @@ from shuffledp.commands.options import Circumstances, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.vectorised import randomise_all
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
 USERS = 8
@@ -35,27 +35,10 @@ PIECE = 50_000
 TURNS = 3
 
 
-Bare: TypeAlias = Callable[[Any, NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
-"""(spec, values of shape (trials, users), random) -> answers of the same shape."""
-
-
-def bare_krr(spec: KRRHistogram, values: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-    """k-ary randomised response by numpy, in doubles and from a pseudo-random generator: fast, and no client's."""
-    blanket = random.random(values.shape) < float(spec.blanket)
-    return np.where(blanket, random.integers(spec.symbols, size=values.shape), values)
-
-
-def bare_geo(spec: GeoShuffle, values: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-    """Discrete Laplace noise by numpy, the difference of two geometric numbers, clamped as in the round."""
-    success = -np.expm1(-float(spec.epsilon_geo))
-    noise = random.geometric(success, values.shape) - random.geometric(success, values.shape)
-    return np.asarray(np.clip(values + noise + spec.padding, 0, spec.messages_per_user), dtype=np.int64)
-
-
-def _bare(sample: Bare, spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
+def _bare(spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
     """One task in a worker: the counts of `PIECE` trials."""
     values = np.broadcast_to(np.array(dataset, dtype=np.int64), (PIECE, len(dataset)))
-    return spec.count(sample(spec, values, np.random.default_rng()))
+    return spec.count(randomise_all(spec, values, np.random.default_rng()))
 
 
 def _rate(work: Callable[[], object], trials: int) -> float:
@@ -65,11 +48,11 @@ def _rate(work: Callable[[], object], trials: int) -> float:
     return 2 * trials / (time.perf_counter() - began)
 
 
-def compare(name: str, asked: Question, bare: Bare, pool: ProcessPoolExecutor) -> None:
+def compare(name: str, asked: Question, pool: ProcessPoolExecutor) -> None:
     """Prints trials a second of numpy, of the client's sampler, and of the whole audit, and the ratios."""
     spec = spec_of(asked)
     datasets = neighbours_of(asked, Effort(TRIALS), USERS).datasets
-    pieces = [(partial(_bare, bare, spec, one), PIECE) for one in datasets for _ in range(BARE_TRIALS // PIECE)]
+    pieces = [(partial(_bare, spec, one), PIECE) for one in datasets for _ in range(BARE_TRIALS // PIECE)]
     run_chunks(pool, pieces, None)  # warm
     turns = [
         (
@@ -92,5 +75,5 @@ def run() -> None:
     around = Circumstances(USERS, DELTA)
     histogram, _ = questions.krr_histogram(3, 1.0)
     with sealing_pool() as pool:
-        compare("krr-histogram", questions.question(histogram, around), bare_krr, pool)
-        compare("geo-shuffle", questions.geo_question(3, decimal("0.5"), None, around), bare_geo, pool)
+        compare("krr-histogram", questions.question(histogram, around), pool)
+        compare("geo-shuffle", questions.geo_question(3, decimal("0.5"), None, around), pool)

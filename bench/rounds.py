@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bench.crypto import all_cores, bare_users, rate
 from bench.machine import children_of, peak_resident
+from shuffledp.columns import load_column
 from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.onion.geometry import Geometry
@@ -21,7 +22,6 @@ from shuffledp_ops.rounds.running import StageClock
 from shuffledp_sim.demo import DemoOptions, run_demo
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
-from shuffledp_sim.users.columns import load_column
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 CORES = os.cpu_count() or 1

@@ -2,7 +2,7 @@
 # Builds the images: deploy/images.sh [COMPONENT..], by default all of them. See docs/operations.md, "Images".
 #
 # Collects the wheels that uv.lock names for each component, with pip and with our own, below deploy/build (the only
-# step that needs a package index), builds, and writes the names of all images to deploy/.env.images.
+# step that needs a package index), with a bill of materials (sbom.cdx.json, CycloneDX) beside them, builds, and writes the names of all images to deploy/.env.images.
 set -eu
 cd "$(dirname "$0")/.."
 UV=${UV:-uv}
@@ -71,6 +71,7 @@ collect() {
         cp "$BUILD/members/${distribution%_shuffledp}"-*.whl "$folder/wheels/"
     done
     echo "$package${extra:+[$extra]}" >"$folder/wheels/install"
+    sh deploy/sbom.sh "$folder/sbom.cdx.json" --package "$package" ${extra:+--extra $extra}
 }
 
 # Wheels that the base's C library (glibc 2.36) can run, of this machine's processor.

@@ -211,14 +211,14 @@ def test_a_pure_guarantee_is_asked_for_with_delta_zero(shell: Shell) -> None:
 def test_impossible_guarantees_are_null_with_a_sentence_and_no_failure(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shuffledp.commands import answers
+    from shuffledp import guarantees
     from shuffledp_core.errors import CannotCertify
 
     def refuse(*_: object) -> None:
         raise CannotCertify("the reason")
 
-    monkeypatch.setattr(answers, "epsilon_bounds", refuse)
-    monkeypatch.setattr(answers, "corrupted_bounds", refuse)
+    monkeypatch.setattr(guarantees, "epsilon_bounds", refuse)
+    monkeypatch.setattr(guarantees, "corrupted_bounds", refuse)
     answer = shell.certify(KRR)
     assert answer["epsilon"] == {"certified": None, "attained": None, "published": None}
     assert answer["corrupted"]["epsilon"] is None
@@ -308,10 +308,10 @@ def test_a_plot_is_a_real_picture(shell: Shell, tmp_path: Path, line: str) -> No
 
 def test_the_drawn_curves_keep_the_order_of_their_names(shell: Shell) -> None:
     del shell
-    from shuffledp.commands.answers import answer
-    from shuffledp.commands.curves import curves
     from shuffledp.commands.options import Circumstances
     from shuffledp.commands.questions import geo_question, krr_histogram, question
+    from shuffledp.curves import curve_of
+    from shuffledp.guarantees import guarantee_of
 
     spec, _ = krr_histogram(4, 2.0)
     for asked in (
@@ -320,8 +320,8 @@ def test_the_drawn_curves_keep_the_order_of_their_names(shell: Shell) -> None:
         question(spec, Circumstances(300, 1e-6, corrupt_nodes="1,2,3")),
         geo_question(4, Fraction(1, 2), None, Circumstances(50, 1e-4, Adjacency.METRIC)),
     ):
-        found = answer(asked)
-        lines = curves(found)
+        found = guarantee_of(asked)
+        lines = curve_of(found)
         assert (lines.attained <= lines.certified).all()
         assert (lines.epsilons[1:] > lines.epsilons[:-1]).all()
         assert found.certified in lines.epsilons

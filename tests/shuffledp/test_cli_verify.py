@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import shuffledp as sdp
 from shuffledp import cli
 from shuffledp_accountant.certificates import certificate, cost_of
 from shuffledp_accountant.ledger.charges import Account
@@ -26,6 +27,7 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import DocumentError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import FINAL, PLAN
@@ -37,7 +39,7 @@ YEAR_3000 = 32_503_680_000_000
 
 
 def run(line: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["shuffledp", "verify", *map(str, line)])
+    monkeypatch.setattr(sys, "argv", ["shuffledp", *map(str, line)])
     with pytest.raises(SystemExit) as stop:
         cli.main()
     printed = capsys.readouterr()
@@ -52,7 +54,10 @@ class Desk:
         self._monkeypatch, self._capsys = monkeypatch, capsys
 
     def verify(self, *arguments: str | Path) -> tuple[int, str]:
-        return run(list(arguments), self._monkeypatch, self._capsys)
+        return run(["verify", *arguments], self._monkeypatch, self._capsys)
+
+    def compose(self, *arguments: str | Path) -> tuple[int, str]:
+        return run(["compose", *arguments, "--delta", "1e-6"], self._monkeypatch, self._capsys)
 
     def write(self, document: Signed | Announcement, name: str = "document.json") -> Path:
         file = self.folder / name
@@ -234,3 +239,28 @@ def test_what_holds_no_certificate_is_refused(desk: Desk, deployment: Deployment
     code, words = desk.verify(desk.folder / "text.json")
     assert (code, "not a signed document" in words) == (1, True)
     assert desk.verify(desk.folder / "missing.json")[0] == 2
+
+
+def test_signed_certificates_compose_once_they_are_checked(desk: Desk, deployment: Deployment) -> None:
+    file = desk.write(by(deployment, "accountant", issued()))
+    code, out = desk.compose(file, "--times", "5", "--format", "json")
+    told = json.loads(out)
+    five = sdp.compose([issued()] * 5, delta=1e-6)
+    assert (code, told["rounds"], told["epsilon"]["certified"]) == (0, 5, five.certified)
+    assert told["parts"][0]["honest"] == 180
+    code, words = desk.compose(desk.write(by(deployment, "accountant", boast(issued()))))
+    assert (code, "claims epsilon" in words) == (1, True)
+    assert desk.compose(file, "--key", "ab" * 32)[0] == 1
+
+
+def test_the_library_verifies_as_the_command_does(desk: Desk, deployment: Deployment) -> None:
+    file = desk.write(by(deployment, "accountant", issued()))
+    accountant = deployment.identity_of("accountant").public_key
+    (checked,) = sdp.verify(file)
+    assert checked.certificate == issued()
+    assert sdp.verify(str(file), root_key=(desk.folder / "root.pub").read_text().strip()) == (checked,)
+    assert sdp.verify(file, key=accountant) == sdp.verify(file, key=accountant.hex()) == (checked,)
+    assert sdp.certify(checked.certificate).certified is not None
+    assert "genuine and right" in checked._repr_html_()
+    with pytest.raises(DocumentError, match="claims epsilon"):
+        sdp.verify(desk.write(by(deployment, "accountant", boast(issued()))))

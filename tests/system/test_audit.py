@@ -102,7 +102,7 @@ def test_the_real_sampler_contradicts_no_certificate(asked: Question, pool: Proc
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
 def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool: ProcessPoolExecutor) -> None:
     report = strictly(asked, pool, local=True)
-    left = report.answer.corrupted_epsilon
+    left = report.answer.corrupted
     assert left is not None
     assert report.bound.hits[0] > 0
     assert report.lower <= left

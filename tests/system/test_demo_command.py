@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from commands import Shell
 
+from shuffledp.columns import load_column
 from shuffledp_core.errors import UsageError
-from shuffledp_sim.users.columns import load_column
 
 KEYS = {
     "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon", "delta", "adjacency",

@@ -43,6 +43,10 @@ class UsageError(ConfigError):
     """A parameter is outside its allowed range; the message names the value and the range. Exit code 2."""
 
 
+class NotInstalledError(ConfigError):
+    """A package that not everybody installs is missing; the message says how to install it. Exit code 2."""
+
+
 class OutputError(ConfigError):
     """A file or folder cannot be written: no such place, no permission, no room. Exit code 2."""
 

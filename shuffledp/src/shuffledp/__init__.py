@@ -1,1 +1,87 @@
-"""The shuffle model of differential privacy: certify, calibrate, compose, simulate, verify."""
+"""The shuffle model of differential privacy: certify, calibrate, compose, simulate, verify.
+
+    import shuffledp as sdp
+
+    group = sdp.Setting(users=2000, honest=1900)
+    plan = sdp.calibrate("geo-shuffle", max_value=20, epsilon=1, delta=1e-6, setting=group)
+    print(sdp.certify(plan).certified)
+
+Every ε has a direction: `certified` is never below the truth, `attained` never above it. What is named here is imported
+when it is first used, so that commands start fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    __version__: str
+    from shuffledp.choosing import Comparison, advise, calibrate
+    from shuffledp.composed import Composition, compose
+    from shuffledp.curves import Curve, curve
+    from shuffledp.guarantees import Guarantee, certify
+    from shuffledp.plans import Plan
+    from shuffledp.simulation import Answer, simulate
+    from shuffledp.verification import Checked, verify
+    from shuffledp_core.errors import CannotCertify, ShuffleDPError
+    from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+    from shuffledp_core.privacy import Adjacency
+    from shuffledp_privacy.bounds import Setting
+
+__all__ = [
+    "Adjacency",
+    "Answer",
+    "CannotCertify",
+    "Checked",
+    "Comparison",
+    "Composition",
+    "Curve",
+    "GeoShuffle",
+    "Guarantee",
+    "KRRHistogram",
+    "Plan",
+    "RRShuffle",
+    "SGDLShuffle",
+    "Setting",
+    "ShuffleDPError",
+    "advise",
+    "calibrate",
+    "certify",
+    "compose",
+    "curve",
+    "simulate",
+    "verify",
+]
+
+_HOMES: Final = {
+    "shuffledp.choosing": ("Comparison", "advise", "calibrate"),
+    "shuffledp.composed": ("Composition", "compose"),
+    "shuffledp.curves": ("Curve", "curve"),
+    "shuffledp.guarantees": ("Guarantee", "certify"),
+    "shuffledp.plans": ("Plan",),
+    "shuffledp.simulation": ("Answer", "simulate"),
+    "shuffledp.verification": ("Checked", "verify"),
+    "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
+    "shuffledp_core.mechanisms": ("GeoShuffle", "KRRHistogram", "RRShuffle", "SGDLShuffle"),
+    "shuffledp_core.privacy": ("Adjacency",),
+    "shuffledp_privacy.bounds": ("Setting",),
+}
+"""Where each public name lives; a test holds it against what type checkers read above."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("shuffledp")
+    for home, names in _HOMES.items():
+        if name in names:
+            found = getattr(import_module(home), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

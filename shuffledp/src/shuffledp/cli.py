@@ -10,13 +10,14 @@ import asyncio
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points, version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from shuffledp.commands.app import advise, calibrate, certify_app, verify
+from shuffledp.commands.app import advise, calibrate, certify_app, compose, simulate, verify
 from shuffledp.interruption import unwinding
-from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
+from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
@@ -26,16 +27,41 @@ EXTRAS: Final = {
 }
 """The commands that other packages of ours bring, by the extra that installs them."""
 
+PANELS: Final = {
+    "Try it": ("demo", "simulate"),
+    "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
+    "Operate": ("deploy", "keys", "round", "results", "fleet", "load"),
+    "Attack": ("attack", "audit"),
+}
+"""The commands of `shuffledp --help`, in the order in which a newcomer meets them; those of others come after."""
+
+
+class Panels(TyperGroup):
+    """All commands, each in its panel of the help and in its order there."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        ordered = {name: panel for panel, names in PANELS.items() for name in names}
+        for name, command in self.commands.items():
+            command.rich_help_panel = ordered.get(name, "Other packages")  # type: ignore[attr-defined]  # of both kinds
+        known = {name: self.commands[name] for name in ordered if name in self.commands}
+        self.commands = {**known, **self.commands}
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the interface of groups
+        """The names in the order of the help."""
+        return list(self.commands)
+
+
 app = typer.Typer(
     name="shuffledp",
+    cls=Panels,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 app.add_typer(certify_app, name="certify")
-app.command()(calibrate)
-app.command()(advise)
-app.command()(verify)
+for _command in (calibrate, advise, compose, verify, simulate):
+    app.command()(_command)
 
 
 def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
@@ -70,7 +96,7 @@ _ANYTHING: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "h
 
 def _not_installed(name: str, extra: str) -> Callable[[], None]:
     def command() -> None:
-        raise UsageError(f"`shuffledp {name}` is not installed here; install it: pip install 'shuffledp[{extra}]'")
+        raise NotInstalledError(f"`shuffledp {name}` is not installed here: pip install 'shuffledp[{extra}]'")
 
     return command
 

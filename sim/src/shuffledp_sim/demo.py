@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core.documents.models import Manifest, Result, RoundPlan
@@ -36,7 +37,6 @@ from shuffledp_sim.captured import BOARD, LOGS, keep_truth
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import Budget, LocalSystem
 from shuffledp_sim.system.workplace import workplace
-from shuffledp_sim.users.columns import Column, load_column
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 COLLUDING_SHARE: Final = 0.05

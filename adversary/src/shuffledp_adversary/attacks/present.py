@@ -12,9 +12,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp.commands.drawing import check_plot
 from shuffledp.commands.options import OutputFormat
 from shuffledp.commands.respond import print_json, print_rich
+from shuffledp.drawing import check_plot
 from shuffledp_adversary.attacks.attack import Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
 from shuffledp_adversary.attacks.picture import draw_chart

@@ -37,6 +37,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from shuffledp.columns import load_column
 from shuffledp.commands.options import Mechanism as MechanismOption
 from shuffledp.node_numbers import node_numbers
 from shuffledp.progress import Stages
@@ -51,7 +52,6 @@ from shuffledp_core.randomness import RandomIntegers
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.workplace import workplace
-from shuffledp_sim.users.columns import load_column
 
 REFERENCES: Final[tuple[Mechanism, ...]] = (
     RRShuffle(max_value=2, randomise=Fraction(1, 2)),

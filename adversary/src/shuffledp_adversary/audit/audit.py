@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from shuffledp.commands.answers import Answer, answer
 from shuffledp.commands.questions import Question
+from shuffledp.guarantees import Guarantee, guarantee_of
 from shuffledp_adversary.audit.neighbours import Neighbours, outcomes, worst_looking
 from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -71,7 +71,7 @@ class AuditReport:
         notes: what a reader should know besides.
     """
 
-    answer: Answer
+    answer: Guarantee
     pair: Neighbours
     bound: EpsilonBound
     claimed: float | None
@@ -82,7 +82,7 @@ class AuditReport:
 
     @property
     def _unit(self) -> int:
-        return self.pair.distance if self.answer.question.setting.adjacency is Adjacency.METRIC else 1
+        return self.pair.distance if self.answer.plan.setting.adjacency is Adjacency.METRIC else 1
 
     @property
     def lower(self) -> float:
@@ -170,10 +170,10 @@ def audit(
         UsageError: values outside the domain, or a distance that the question does not cover.
     """
     began = time.perf_counter()
-    spec, found = spec_of(asked), answer(asked)
+    spec, found = spec_of(asked), guarantee_of(asked)
     claimed, claim, delta = found.certified, "the accountant's certified ε", asked.delta
     if effort.local:
-        claimed, claim, delta = found.corrupted_epsilon, "the local guarantee, ε_L", found.corrupted_delta
+        claimed, claim, delta = found.corrupted, "the local guarantee, ε_L", found.corrupted_delta
     pair = neighbours_of(asked, effort, users=1 if effort.local else asked.setting.users)
     counts = shuffled_counts(spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress)
     bound = epsilon_bound(*outcomes(spec, pair, counts), delta, effort.confidence)

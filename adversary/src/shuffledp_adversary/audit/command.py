@@ -11,7 +11,7 @@ from rich.table import Table
 from shuffledp.commands.options import OutputFormat
 from shuffledp.commands.questions import Question
 from shuffledp.commands.respond import print_json, print_rich
-from shuffledp.commands.tables import number
+from shuffledp.guarantees import number
 from shuffledp_adversary.audit.audit import AuditReport, Effort, audit
 from shuffledp_adversary.audit.trials import TrialProgress
 from shuffledp_sim.users.sealing import sealing_pool
@@ -44,16 +44,16 @@ def run_audit_command(asked: Question, effort: Effort, *, through_mixnet: bool, 
 def audit_table(report: AuditReport) -> Table:
     """Bound, claim and verdict, for people."""
     found, bound, pair = report.answer, report.bound, report.pair
-    unit = found.question.per_unit
+    unit = found.plan.per_unit
     view = "one user's own messages" if report.local else f"shuffled messages of {pair.users:,} users"
     table = Table(
-        title=f"[bold]audit: {found.question.kind}[/bold]",
+        title=f"[bold]audit: {found.plan.kind}[/bold]",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         show_header=False,
         pad_edge=False,
     )
-    table.add_row("parameters", ", ".join(f"{name} = {value}" for name, value in found.question.parameters.items()))
+    table.add_row("parameters", ", ".join(f"{name} = {value}" for name, value in found.plan.parameters.items()))
     others = "" if report.local else f", all others hold {pair.others}"
     table.add_row("seen", f"{view}: one user {pair.value} or {pair.changed}{others}")
     table.add_row(
@@ -71,7 +71,7 @@ def audit_table(report: AuditReport) -> Table:
     if not report.local:
         table.add_row("ε attained", f"{number(found.attained)}{unit}  (exact, on a dataset of this kind)")
         table.add_row("ε certified", f"{number(found.certified)}{unit}")
-    table.add_row("ε_L, all nodes corrupt", f"{number(found.corrupted_epsilon)}{unit}")
+    table.add_row("ε_L, all nodes corrupt", f"{number(found.corrupted)}{unit}")
     if found.published is not None:
         words = "a paper's formula, contradicted by this audit" if report.published_broken else "a paper's formula"
         table.add_row("ε published", f"{number(found.published)}{unit}  ({words})")

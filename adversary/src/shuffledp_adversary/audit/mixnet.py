@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp.commands.answers import answer
 from shuffledp.commands.questions import Question
+from shuffledp.guarantees import guarantee_of
 from shuffledp.progress import Stages
 from shuffledp_adversary.audit.audit import AuditReport, Effort, neighbours_of, spec_of
 from shuffledp_adversary.audit.neighbours import Neighbours, ranked
@@ -51,7 +51,7 @@ def audit_through_mixnet(
         ShuffleDPError: whatever ended a round.
     """
     began = time.perf_counter()
-    found, users = answer(asked), asked.setting.users
+    found, users = guarantee_of(asked), asked.setting.users
     if effort.local or asked.delta == 0 or not found.certified:
         raise UsageError("through the mixnet a round needs an epsilon and a delta above 0, and has no local view")
     pair = neighbours_of(asked, effort, users)
@@ -67,7 +67,7 @@ def audit_through_mixnet(
         f"{len(reports)} rounds over real processes, {each:.2f} s each: weak by nature, only gross faults would show",
         "the mechanism's parameters are those the accountant calibrated for the asked ones' epsilon",
     )
-    return AuditReport(answer(ran), pair, bound, claimed, "the rounds' final certificates", seconds, notes=notes)
+    return AuditReport(guarantee_of(ran), pair, bound, claimed, "the rounds' final certificates", seconds, notes=notes)
 
 
 async def _rounds(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from shuffledp.commands.checking import Report, check_signed
+from shuffledp.verification import Checked, check_signed
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
 from shuffledp_core.documents.signed import from_json
@@ -34,7 +34,7 @@ class Fetched:
     """
 
     report: RoundReport
-    checked: list[Report]
+    checked: tuple[Checked, ...]
 
 
 async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:

@@ -1,1 +1,1 @@
-"""The accountant on the command line: `shuffledp certify`, `calibrate`, `advise` and `verify`."""
+"""The library on the command line: `shuffledp certify`, `calibrate`, `advise`, `compose`, `verify` and `simulate`."""

@@ -25,8 +25,7 @@ from shuffledp_core.privacy import Adjacency
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from shuffledp_privacy.calibration.advice import Advice
-    from shuffledp_privacy.calibration.calibrate import Target
+    from shuffledp.choosing import Comparison
 
 
 def advise(
@@ -52,17 +51,18 @@ def advise(
     typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds)
     sizes, limits = targets.Sizes(max_value, symbols), targets.Limits(max_error, max_messages)
     with working("comparing mechanisms"):
-        target, rows = targets.advised(typed, sizes, epsilon, limits)
+        found = targets.advised(typed, sizes, epsilon, limits)
     if output is OutputFormat.JSON:
-        print_json([targets.row_to_dict(row) for row in rows])
+        print_json(found.to_dict())
     else:
-        print_rich(_table(target, rows), _notes(rows))
+        print_rich(_table(found), _notes(found))
 
 
-def _table(target: Target, rows: list[Advice]) -> Table:
+def _table(found: Comparison) -> Table:
     from rich import box
     from rich.table import Table
 
+    target = found.target
     unit = " per unit" if target.adjacency is Adjacency.METRIC else ""
     over = f", {target.rounds:,} rounds" if target.rounds > 1 else ""
     table = Table(
@@ -74,23 +74,23 @@ def _table(target: Target, rows: list[Advice]) -> Table:
     table.add_column("mechanism", style="cyan", no_wrap=True)
     for heading in ("error", "messages", "ε_L", "ε certified", "ε attained"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
+    for row in found:
         numbers = (row.corrupted_epsilon, row.certified, row.attained)
         table.add_row(row.kind, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers))
     return table
 
 
-def _notes(rows: list[Advice]) -> Table:
+def _notes(found: Comparison) -> Table:
     """What the columns mean, and each mechanism's exact parameters."""
     from rich.table import Table
 
-    from shuffledp.commands.questions import exact
+    from shuffledp.plans import exact
 
     notes = Table.grid(padding=(0, 1))
     notes.add_row("error", "standard error of one round: of the sum, or of one count of a histogram")
     notes.add_row("messages", "per user and round")
     notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
-    for row in rows:
+    for row in found:
         notes.add_row(
             f"[cyan]{row.kind}[/cyan]", ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items())
         )

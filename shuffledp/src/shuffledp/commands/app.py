@@ -1,10 +1,12 @@
-"""The accounting commands, ready to be added to `shuffledp`. Importing this costs no numerics."""
+"""The library's own commands, ready to be added to `shuffledp`. Importing this costs no numerics."""
 
 from __future__ import annotations
 
 from shuffledp.commands.advise import advise
 from shuffledp.commands.calibrate import calibrate
 from shuffledp.commands.certify import certify_app
+from shuffledp.commands.compose import compose
+from shuffledp.commands.simulate import simulate
 from shuffledp.commands.verify import verify
 
-__all__ = ["advise", "calibrate", "certify_app", "verify"]
+__all__ = ["advise", "calibrate", "certify_app", "compose", "simulate", "verify"]

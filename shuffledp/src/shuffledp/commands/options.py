@@ -105,6 +105,7 @@ def _exact(words: str) -> Any:
 
 Users = Annotated[int, _whole("n, reports that arrive.")]
 Delta = Annotated[float, _real("δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
+TotalDelta = Annotated[float, _real("δ over all rounds together, 1e-12 to below 1.")]
 TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
 Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
 Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]

@@ -4,94 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import TypeAlias, TypeVar
 
 from shuffledp.commands.options import Circumstances
 from shuffledp.commands.padding import geo_padding, padding_note, sgdl_padding
 from shuffledp.node_numbers import node_numbers
+from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
-from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
-from shuffledp_privacy.rounds.composition import LARGEST_TIMES
 from shuffledp_privacy.splitting import among_rounds
-
-LOCAL_KINDS: Final[dict[type, str]] = {
-    LocalRandomiser: "local",
-    OneBitMean: "one-bit-mean",
-    LaplaceMean: "laplace-mean",
-}
-"""Names of the specs that have none of their own."""
-
-MOST_NODES: Final = 16
-"""Longest route."""
-
-ParameterValue = int | float | str
 
 SpecT = TypeVar("SpecT")
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One mechanism, who takes part, and against whom.
-
-    Attributes:
-        spec: any spec that the numerics know.
-        setting: of one round.
-        delta: over all rounds, 0 or 1e-12 <= δ < 1.
-        rounds: how often the round is run on the same people.
-        corrupt: numbers of the corrupt nodes, 1..nodes.
-        nodes: mix nodes of the route.
-        notes: what was decided on the way here, in words.
-        asked: parameters as they were asked for, beside the spec's own.
-    """
-
-    spec: object
-    setting: Setting
-    delta: float
-    rounds: int = 1
-    corrupt: frozenset[int] = frozenset()
-    nodes: int = 3
-    notes: tuple[str, ...] = ()
-    asked: tuple[tuple[str, ParameterValue], ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """The mechanism's name."""
-        return str(getattr(self.spec, "kind", None) or LOCAL_KINDS[type(self.spec)])
-
-    @property
-    def parameters(self) -> dict[str, ParameterValue]:
-        """The spec's exact parameters; a rational as text, as in a certificate."""
-        return dict(self.asked) | exact(self.spec)
-
-    @property
-    def all_corrupt(self) -> bool:
-        """Nothing is shuffled by anybody honest."""
-        return len(self.corrupt) == self.nodes
-
-    @property
-    def max_distance(self) -> int | None:
-        """The largest change that the answer covers; None where values have no distance."""
-        domain = getattr(self.spec, "domain", None)
-        return self.setting.max_distance or (None if domain is None else int(domain) - 1)
-
-    @property
-    def per_unit(self) -> str:
-        """The unit of ε, in words after the number."""
-        return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
-
-
-def exact(spec: object) -> dict[str, ParameterValue]:
-    """A spec's parameters by name; a rational as text, as in a certificate."""
-    names = [field.name for field in fields(spec)] if is_dataclass(spec) else getattr(spec, "__struct_fields__", ())
-    own = {name: getattr(spec, name) for name in names}
-    return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
+Question: TypeAlias = Plan
+"""A plan as somebody asks about it, not yet answered."""
 
 
 def checked(build: Callable[[], SpecT]) -> SpecT:
@@ -114,12 +46,6 @@ def question(
     Raises:
         UsageError: a value is outside its range; the message names both.
     """
-    if not (typed.delta == 0.0 or 1e-12 <= typed.delta < 1.0):
-        raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {typed.delta}")
-    if not 1 <= typed.rounds <= LARGEST_TIMES:
-        raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {typed.rounds}")
-    if not 1 <= typed.nodes <= MOST_NODES:
-        raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {typed.nodes}")
     return Question(
         spec=spec,
         setting=setting_of(typed, getattr(spec, "domain", None)),
@@ -134,11 +60,7 @@ def question(
 
 def setting_of(typed: Circumstances, domain: int | None) -> Setting:
     """The setting of one round; `UsageError` for a distance that the domain does not have."""
-    if domain is not None and typed.max_distance is not None and not 1 <= typed.max_distance < domain:
-        raise UsageError(
-            f"max-distance must be from 1 to {domain - 1}, the largest change within the domain, "
-            f"not {typed.max_distance}"
-        )
+    check_distance(typed.max_distance, domain)
     honest = typed.users if typed.honest is None else typed.honest
     return Setting(typed.users, honest, typed.adjacency, typed.max_distance)
 

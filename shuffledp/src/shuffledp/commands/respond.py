@@ -1,4 +1,4 @@
-"""A question on its way to the screen: computed, drawn if asked, printed."""
+"""A plan's guarantee on its way to the screen: computed, drawn if asked, printed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shuffledp.commands.answers import answer
 from shuffledp.commands.options import OutputFormat, View
-from shuffledp.commands.questions import Question
+from shuffledp.guarantees import guarantee_of
+from shuffledp.plans import Plan
 from shuffledp.progress import working
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def respond(asked: Question, view: View) -> None:
-    """Prints the answer, after drawing it where a file is named.
+def respond(asked: Plan, view: View) -> None:
+    """Prints the plan's guarantee, after drawing it where a file is named.
 
     Raises:
         UsageError: a parameter is outside its range, or the picture's file name has no known ending.
-        ConfigError: the picture cannot be written.
+        ConfigError: the picture cannot be written, or there is nothing to draw it with.
     """
     if view.plot is not None:
-        from shuffledp.commands.drawing import check_plot, draw
+        from shuffledp.drawing import check_plot, draw
 
         check_plot(view.plot)
     with working(f"certifying {asked.kind}"):
-        found = answer(asked)
+        found = guarantee_of(asked)
     if view.plot is not None:
         with working("drawing"):
             draw(found, view.plot)

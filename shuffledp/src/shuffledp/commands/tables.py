@@ -7,15 +7,15 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp.commands.answers import PUBLISHED, Answer
-from shuffledp.commands.questions import Question
+from shuffledp.guarantees import PUBLISHED, Guarantee, number
+from shuffledp.plans import neighbours
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
 
 
-def answer_tables(found: Answer) -> tuple[RenderableType, ...]:
+def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
     """Both sides of the truth, what the paper prints, what is left without a shuffler, what it costs, and why."""
-    asked = found.question
+    asked = found.plan
     settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
     table = Table(
         title=f"[bold]{asked.kind}[/bold]: {escape(settings)}",
@@ -36,8 +36,8 @@ def answer_tables(found: Answer) -> tuple[RenderableType, ...]:
     return table, "[cyan]What this rests on[/cyan]", reasons
 
 
-def _add_guarantee(table: Table, found: Answer) -> None:
-    asked = found.question
+def _add_guarantee(table: Table, found: Guarantee) -> None:
+    asked = found.plan
     unit = " per unit of distance" if asked.setting.adjacency is Adjacency.METRIC else ""
     over = f", over {asked.rounds:,} rounds" if asked.rounds > 1 else ""
     table.add_row(
@@ -50,8 +50,8 @@ def _add_guarantee(table: Table, found: Answer) -> None:
     table.add_row("δ", f"{asked.delta:g}", neighbours(asked), end_section=True)
 
 
-def _add_local(table: Table, found: Answer) -> None:
-    asked = found.question
+def _add_local(table: Table, found: Guarantee) -> None:
+    asked = found.plan
     honest = f"{asked.setting.honest:,} of {asked.setting.users:,} users honest"
     if asked.all_corrupt:
         words = f"all {asked.nodes} nodes corrupt, {honest}"
@@ -60,32 +60,17 @@ def _add_local(table: Table, found: Answer) -> None:
     table.add_row("holds while", "", words)
     table.add_row(
         "ε_L",
-        number(found.corrupted_epsilon),
+        number(found.corrupted),
         f"left to each user if every node is corrupt (δ = {found.corrupted_delta:g})",
     )
 
 
-def _add_cost(table: Table, found: Answer) -> None:
+def _add_cost(table: Table, found: Guarantee) -> None:
     messages = "" if found.messages is None else f"{found.messages:,}"
     table.add_row("messages", messages, "per user and round")
-    histogram = getattr(found.question.spec, "answers", None) is Answers.HISTOGRAM
+    histogram = getattr(found.plan.spec, "answers", None) is Answers.HISTOGRAM
     what = "of one count, at worst" if histogram else "of the sum of one round"
     if found.error is not None:
         table.add_row("standard error", f"{found.error:,.4g}", what, end_section=True)
     else:
         table.add_section()
-
-
-def neighbours(asked: Question) -> str:
-    """Which datasets are neighbours, in words."""
-    reach = asked.max_distance
-    if reach is None:
-        return "neighbours: one user's value changes in any way"
-    if asked.setting.adjacency is Adjacency.METRIC:
-        return f"neighbours: one user's value changes by d = 1..{reach:,}, at a total of ε d"
-    return f"neighbours: one user's value changes by at most {reach:,}"
-
-
-def number(value: float | None) -> str:
-    """A bound for people; None is "none"."""
-    return "none" if value is None else f"{value:.4g}"

@@ -19,12 +19,12 @@ def verify(
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Checks the signature and recomputes every number of a certificate; exit code 1 for anything that is wrong."""
-    from shuffledp.commands.checking import Trust, check_file
+    from shuffledp import verification
     from shuffledp.commands.respond import print_json
     from shuffledp.progress import working
 
     with working("computing again"):
-        reports = check_file(file, Trust(roster, root_key, key))
+        reports = verification.verify(file, roster=roster, root_key=root_key, key=key)
     if output is OutputFormat.JSON:
         print_json([report.to_dict() for report in reports])
         return

@@ -17,6 +17,7 @@ import structlog
 from numpy.typing import NDArray
 from rich.console import Console
 
+from shuffledp.columns import load_column
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader, Backoff, announced
 from shuffledp_client.verification import VerifiedRound
@@ -35,7 +36,6 @@ from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import open_deployment
 from shuffledp_ops.rounds.running import read_result
-from shuffledp_sim.users.columns import load_column
 from shuffledp_sim.users.fleet import DeployedSystem, Fleet, System, verified_for
 from shuffledp_sim.users.sealing import sealing_pool
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shuffledp.notebook import data_frame, html_table
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import Losses, honest_reports
 from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
@@ -22,7 +23,7 @@ from shuffledp_privacy.rechecking import recheck
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom to believe, as it was typed: a roster with its root key, or the accountant's key alone (hex)."""
+    """Whom to believe: a roster with its root key, or the accountant's key alone (hex)."""
 
     roster: Path | None = None
     root_key: str | None = None
@@ -30,8 +31,14 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What was checked of one certificate, in words."""
+class Checked:
+    """A certificate that is genuine and right, and what was checked of it, in words.
+
+    Attributes:
+        title: where it was found, and its stage.
+        certificate: the document; `compose` takes it as it is.
+        lines: what was checked.
+    """
 
     title: str
     certificate: Certificate
@@ -49,6 +56,14 @@ class Report:
             "holds": claimed.holds,
             "checked": list(self.lines),
         }
+
+    def to_pandas(self) -> Any:
+        """One row; raises `NotInstalledError` without pandas."""
+        row = {name: value for name, value in self.to_dict().items() if name != "checked"}
+        return data_frame({name: [value] for name, value in row.items()})
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.title}: genuine and right", [], self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +128,52 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     return Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
 
 
-def check_file(file: Path, trust: Trust, now: float | None = None) -> list[Report]:
-    """Checks every certificate in a file.
+def verify(
+    document: str | Path,
+    *,
+    root_key: str | bytes | None = None,
+    roster: str | Path | None = None,
+    key: str | bytes | None = None,
+    now: float | None = None,
+) -> tuple[Checked, ...]:
+    """Checks every certificate in a file: signature, period, and every number computed again.
 
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
 
+    It returns only where every certificate is genuine and no better than the truth; whether that is enough is for
+    whoever reads the numbers to say.
+
     Args:
-        file: the JSON file.
-        trust: whom to believe.
+        document: a signed certificate, manifest, announcement or result (JSON file).
+        root_key: the deployment's root key, 32 bytes or hex; None for `root.pub` beside the roster.
+        roster: the signed roster; None for `roster.json` beside the document.
+        key: the accountant's public key instead of a roster, for a certificate alone.
         now: seconds since 1970; None for the clock.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: a file or key cannot be read, or both kinds of trust are named.
         DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
         CannotCertify: nothing at all can be certified for the claimed parameters.
     """
+    file = Path(document)
     data = read_file(file, "document")  # before the keys beside it: a file that is not there has none beside it
+    trust = Trust(None if roster is None else Path(roster), _as_hex(root_key), _as_hex(key))
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
-    return [_report(title, claimed, moment) for title, claimed in _certificates(data, keys)]
+    return tuple(_report(title, claimed, moment) for title, claimed in _certificates(data, keys))
 
 
-def check_signed(signed: Signed, roster: Roster) -> list[Report]:
-    """Checks every certificate in a document that is in memory, as `check_file` does from step 2 on."""
+def _as_hex(key: str | bytes | None) -> str | None:
+    return key.hex() if isinstance(key, bytes) else key
+
+
+def check_signed(signed: Signed, roster: Roster) -> tuple[Checked, ...]:
+    """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
     keys = Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
     moment = time.time() * 1000
-    return [_report(title, claimed, moment) for title, claimed in _inside(signed, keys)]
+    return tuple(_report(title, claimed, moment) for title, claimed in _inside(signed, keys))
 
 
 def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
@@ -206,7 +239,7 @@ def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
     return claimed
 
 
-def _report(where: str, claimed: Certificate, now: float) -> Report:
+def _report(where: str, claimed: Certificate, now: float) -> Checked:
     recheck(claimed)  # 3
     epsilon = "no finite epsilon" if claimed.epsilon.certified is None else f"epsilon {claimed.epsilon.certified:.6g}"
     corrupted = claimed.corrupted.epsilon
@@ -223,7 +256,7 @@ def _report(where: str, claimed: Certificate, now: float) -> Report:
         lines.append(f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on the board")
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")
-    return Report(f"{where} ({claimed.stage})", claimed, tuple(lines))
+    return Checked(f"{where} ({claimed.stage})", claimed, tuple(lines))
 
 
 def _period(claimed: Certificate, now: float) -> str:

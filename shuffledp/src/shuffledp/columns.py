@@ -57,7 +57,7 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
         UsageError: no such file or column, too few rows, or a value that is no whole number from 0 up.
     """
     if file is None:
-        sample = resources.files("shuffledp_sim") / "data" / "doctor_visits.csv"
+        sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
     else:
         text, label = _read(file), str(file)

@@ -1,4 +1,4 @@
-"""The picture of an answer: δ(ε), certified, attained and published."""
+"""Pictures of results: δ(ε), certified, attained and published; a simulated answer beside the truth."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from shuffledp.commands.answers import Answer
-from shuffledp.commands.curves import Curves, curves
-from shuffledp.commands.tables import number
+from shuffledp.curves import Curve, curve_of
+from shuffledp.guarantees import Guarantee, number
+from shuffledp.notebook import check_installed
 from shuffledp_core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from shuffledp.simulation import Answer
 
 ENDINGS: Final = (".png", ".svg", ".pdf")
 
@@ -24,48 +27,104 @@ _QUIET: Final = "#8a8f98"
 
 
 def check_plot(file: Path) -> None:
-    """Refuses a file whose ending names no format we draw, or whose folder is missing.
+    """Refuses a file whose ending names no format we draw, or whose folder is missing; and drawing without matplotlib.
 
     Raises:
         UsageError: another ending.
         ConfigError: no such folder.
+        NotInstalledError: no matplotlib, the extra `plot`.
     """
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"plot must be a file that ends in {', '.join(ENDINGS)}, not {str(file)!r}")
     if not file.parent.is_dir():
         raise ConfigError(f"the folder of the plot, {file.parent}, does not exist; make it first")
+    check_installed("matplotlib", "shuffledp[plot]", "a plot")
 
 
-def draw(found: Answer, file: Path) -> None:
-    """Writes the picture; raises ConfigError where that is not possible."""
+def new_axes() -> Axes:
+    """The axes of a new picture, without a window."""
     from matplotlib.figure import Figure
 
-    lines = curves(found)
-    figure = Figure(figsize=(8.6, 5.4), dpi=140, layout="constrained")
-    axes = figure.subplots()
-    _draw_bounds(axes, found, lines)
-    _draw_published(axes, lines)
-    _mark_asked(axes, found, lines)
-    _mark_local(axes, found, lines)
-    _dress(axes, found, lines)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return Figure(figsize=(8.6, 5.4), dpi=140, layout="constrained").subplots()
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The whole picture that the axes are in."""
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise ValueError("these axes are in no figure")
+    return figure
+
+
+def draw(found: Guarantee, file: Path) -> None:
+    """Writes the picture of a guarantee's curve; raises ConfigError where that is not possible."""
+    save(curve_of(found).plot(), file)
+
+
+def legend_below(axes: Axes) -> None:
+    """What the lines are, below a picture of its own."""
+    figure_of(axes).legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+
+
+def save(axes: Axes, file: Path) -> None:
+    """Writes the picture that the axes are in; raises ConfigError where that is not possible."""
     try:
-        figure.savefig(file)
+        figure_of(axes).savefig(file)
     except OSError as error:
         raise ConfigError(f"cannot write the plot {file}: {error.strerror}; check its permissions") from error
 
 
-def _draw_bounds(axes: Axes, found: Answer, lines: Curves) -> None:
+def draw_curve(axes: Axes, lines: Curve) -> None:
+    """Both sides of the truth, the published formula, the asked δ, and ε_L where it is near."""
+    found = lines.guarantee
+    _draw_bounds(axes, found, lines)
+    _draw_published(axes, lines)
+    _mark_asked(axes, found, lines)
+    _mark_local(axes, found, lines)
+    _finish(axes, found, lines)
+
+
+def draw_answer(axes: Axes, found: Answer) -> None:
+    """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a histogram."""
+    totals, truths = np.atleast_1d(found.total), np.atleast_1d(found.true_total)
+    places = np.arange(totals.size)
+    low, high = np.atleast_2d(found.total_interval).T
+    middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
+    if totals.size > 1:
+        axes.bar(places, truths, width=0.7, color=_QUIET, alpha=0.35, label="truth")
+    else:  # a bar without its foot would mislead
+        axes.axhline(float(truths[0]), color=_QUIET, ls=":", label="truth")
+    axes.errorbar(
+        places, middle, yerr=half, fmt="none", ecolor=_CERTIFIED, elinewidth=2, capsize=3, label="95 % interval"
+    )
+    axes.plot(places, totals, "o", color=_CERTIFIED, ms=5, label="estimate")
+    axes.set_xlabel("symbol" if totals.size > 1 else "")
+    axes.set_ylabel("users" if totals.size > 1 else "sum")
+    if totals.size == 1:
+        axes.set_xticks([])
+        axes.set_ylim(*_around(np.concatenate((truths, totals, low, high))))
+    axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
+    """A range in which a small difference of large sums is seen."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.5 * max(high - low, 1.0)
+    return low - margin, high + margin
+
+
+def _draw_bounds(axes: Axes, found: Guarantee, lines: Curve) -> None:
     bottom = lines.floor / 10
     upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
-    rounds = found.question.rounds
+    rounds = found.plan.rounds
     attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
     axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified", zorder=4)
     axes.plot(lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5)
     axes.fill_between(lines.epsilons, lower, upper, color=_CERTIFIED, alpha=0.12, lw=0, label="the truth lies here")
 
 
-def _draw_published(axes: Axes, lines: Curves) -> None:
+def _draw_published(axes: Axes, lines: Curve) -> None:
     if not lines.published.size:
         return
     epsilons, deltas = lines.published
@@ -75,9 +134,9 @@ def _draw_published(axes: Axes, lines: Curves) -> None:
     axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
 
 
-def _mark_asked(axes: Axes, found: Answer, lines: Curves) -> None:
+def _mark_asked(axes: Axes, found: Guarantee, lines: Curve) -> None:
     """The asked δ, and the certified ε at it."""
-    delta = found.question.delta
+    delta = found.plan.delta
     if delta == 0:
         return
     left = (found.certified or 0.0) > 0.75 * lines.epsilons[-1]
@@ -106,10 +165,10 @@ def _mark_asked(axes: Axes, found: Answer, lines: Curves) -> None:
     )
 
 
-def _mark_local(axes: Axes, found: Answer, lines: Curves) -> None:
+def _mark_local(axes: Axes, found: Guarantee, lines: Curve) -> None:
     """ε_L, where it is near."""
-    local = found.corrupted_epsilon
-    if local is None or found.question.all_corrupt or local > lines.epsilons[-1]:
+    local = found.corrupted
+    if local is None or found.plan.all_corrupt or local > lines.epsilons[-1]:
         return
     axes.axvline(local, color=_QUIET, lw=1, zorder=1)
     axes.annotate(
@@ -126,8 +185,8 @@ def _mark_local(axes: Axes, found: Answer, lines: Curves) -> None:
     )
 
 
-def _dress(axes: Axes, found: Answer, lines: Curves) -> None:
-    asked = found.question
+def _finish(axes: Axes, found: Guarantee, lines: Curve) -> None:
+    asked = found.plan
     over = f", {asked.rounds:,} rounds" if asked.rounds > 1 else ""
     nodes = ", every node corrupt" if asked.all_corrupt else ""
     settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())

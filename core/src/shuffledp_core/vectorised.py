@@ -1,0 +1,67 @@
+"""The laws of the clients' samplers for whole arrays of users, by numpy: for simulations and benches, never for people.
+
+Same laws as `shuffledp_core.randomisers`, but in doubles and from a pseudo-random generator: fast and repeatable, not
+exact to the last bit, and no source of privacy. What has no sampler here is drawn by the client's own, user by user,
+from the generator's bytes.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+
+Integers = NDArray[np.int64]
+
+
+@singledispatch
+def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Generator) -> Integers:
+    """The randomised answers of all users, of the same shape as `values`.
+
+    Args:
+        spec: the mechanism.
+        values: any shape, each in {0..spec.domain-1}; not checked.
+        generator: the source of randomness.
+
+    Returns:
+        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), or how many bits are one (sums).
+    """
+    integers = RandomIntegers(generator.bytes)
+    answers = [randomise(spec, value, integers) for value in values.ravel().tolist()]
+    return np.array(answers, dtype=np.int64).reshape(values.shape)
+
+
+@randomise_all.register
+def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> Integers:
+    blanket = generator.random(values.shape) < float(spec.blanket)
+    return np.where(blanket, generator.integers(spec.symbols, size=values.shape), values)
+
+
+@randomise_all.register
+def _(spec: RRShuffle, values: Integers, generator: np.random.Generator) -> Integers:
+    flip = float(spec.randomise / 2)
+    return values - generator.binomial(values, flip) + generator.binomial(spec.max_value - values, flip)
+
+
+@randomise_all.register
+def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Integers:
+    """Discrete Laplace noise is the difference of two geometric numbers."""
+    success = -np.expm1(-float(spec.epsilon_geo))
+    noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
+    return _clamped(spec, values + noise)
+
+
+@randomise_all.register
+def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> Integers:
+    success, share = -np.expm1(-float(spec.noise_epsilon)), 1 / spec.shares
+    first, second = (generator.negative_binomial(share, success, values.shape) for _ in range(2))
+    return _clamped(spec, values + first - second)
+
+
+def _clamped(spec: GeoShuffle | SGDLShuffle, noisy: Integers) -> Integers:
+    return np.clip(noisy + spec.padding, 0, spec.messages_per_user)

@@ -1,0 +1,181 @@
+"""From a target (ε, δ) to the mechanisms that keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from shuffledp.guarantees import number
+from shuffledp.notebook import data_frame, html_table
+from shuffledp.plans import Plan, exact
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.calibration.advice import Advice
+from shuffledp_privacy.calibration.advice import advise as advise_all
+from shuffledp_privacy.calibration.calibrate import Target
+from shuffledp_privacy.calibration.calibrate import calibrate as calibrate_spec
+
+
+def calibrate(
+    mechanism: str | type[Mechanism],
+    *,
+    epsilon: float,
+    delta: float,
+    setting: Setting,
+    max_value: int | None = None,
+    symbols: int | None = None,
+    rounds: int = 1,
+) -> Plan:
+    """The plan of least error whose certified ε at δ is at most the target's.
+
+    The parameters are rationals, so that users sample exactly the law that is certified; they are certified again
+    after rounding (docs/accounting.md, proposition C11).
+
+    Args:
+        mechanism: a name such as "geo-shuffle", or its class.
+        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric adjacency.
+        delta: over all rounds, in [1e-12, 1).
+        setting: who takes part in one round.
+        max_value: k, for values 0..k.
+        symbols: k of a histogram over {0..k-1}, in place of `max_value`.
+        rounds: how often the round is run on the same people.
+
+    Raises:
+        UsageError: an unknown mechanism, no domain, or a value outside its range.
+        CannotCertify: no parameters keep the target; the message says the closest that can.
+
+    >>> import shuffledp as sdp
+    >>> group = sdp.Setting(users=2000, honest=1900)
+    >>> plan = sdp.calibrate("geo-shuffle", max_value=20, epsilon=1, delta=1e-6, setting=group)
+    >>> plan.kind, plan.parameters["max_value"]
+    ('geo-shuffle', 20)
+    >>> 0.99 < sdp.certify(plan).certified <= 1
+    True
+    """
+    kind = kind_of(mechanism)
+    target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
+    spec = calibrate_spec(kind, target)
+    note = f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a node is honest"
+    return Plan(spec, setting, delta, rounds, notes=(note,), asked=(("target_epsilon", epsilon),))
+
+
+def kind_of(mechanism: str | type[Mechanism]) -> str:
+    """The name of a mechanism that is known; `UsageError` names those that are."""
+    kind = mechanism if isinstance(mechanism, str) else getattr(mechanism, "kind", mechanism)
+    if kind not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {kind!r}; choose one of {', '.join(MECHANISMS)}")
+    return str(kind)
+
+
+def target_of(
+    epsilon: float, delta: float, setting: Setting, *, max_value: int | None, symbols: int | None, rounds: int
+) -> Target:
+    """The checked target; arguments and errors as `calibrate`."""
+    return Target(
+        epsilon=epsilon,
+        delta=delta,
+        users=setting.users,
+        honest=setting.honest,
+        adjacency=setting.adjacency,
+        max_distance=setting.max_distance,
+        max_value=max_value,
+        symbols=symbols,
+        rounds=rounds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The mechanisms that keep a target, fewest messages first; a sequence of `Advice`.
+
+    Attributes:
+        target: ε, δ, setting and domain, as asked.
+        rows: one mechanism each, with its error, messages and bounds.
+    """
+
+    target: Target
+    rows: tuple[Advice, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Advice]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> Advice:
+        return self.rows[index]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The rows of `shuffledp advise --format json`."""
+        return [_row_to_dict(row) for row in self.rows]
+
+    def to_pandas(self) -> Any:
+        """One row for each mechanism; raises `NotInstalledError` without pandas."""
+        return data_frame(
+            {
+                "mechanism": [row.kind for row in self.rows],
+                "estimates": [row.estimates for row in self.rows],
+                "standard_error": [row.error for row in self.rows],
+                "messages": [row.messages for row in self.rows],
+                "certified": [row.certified for row in self.rows],
+                "attained": [row.attained for row in self.rows],
+                "corrupted": [row.corrupted_epsilon for row in self.rows],
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row.kind, f"± {number(row.error)}", f"{row.messages:,} messages, ε_L = {number(row.corrupted_epsilon)}")
+            for row in self.rows
+        ]
+        return html_table(f"ε = {self.target.epsilon:g}, δ = {self.target.delta:g}", rows)
+
+
+def advise(
+    *,
+    epsilon: float,
+    delta: float,
+    setting: Setting,
+    max_value: int | None = None,
+    symbols: int | None = None,
+    rounds: int = 1,
+    max_error: float | None = None,
+    max_messages: int | None = None,
+) -> Comparison:
+    """Every mechanism that keeps the target: its error, messages, and what is left without a shuffler.
+
+    Args:
+        epsilon: as for `calibrate`.
+        delta: as for `calibrate`.
+        setting: who takes part in one round.
+        max_value: k, for values 0..k; a histogram then has k + 1 symbols.
+        symbols: k of a histogram over {0..k-1}; without `max_value` only histograms are compared.
+        rounds: how often the round is run on the same people.
+        max_error: largest standard error accepted, of the sum or of one count; None for any.
+        max_messages: most messages per user and round accepted; None for any.
+
+    Raises:
+        UsageError: a value outside its range, or no domain.
+        CannotCertify: nothing is left; the message has the reason for each mechanism.
+
+    >>> import shuffledp as sdp
+    >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=sdp.Setting(users=1000, honest=1000), symbols=4)
+    >>> [row.kind for row in found]
+    ['krr-histogram']
+    """
+    target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
+    return Comparison(target, tuple(advise_all(target, max_error, max_messages)))
+
+
+def _row_to_dict(row: Advice) -> dict[str, Any]:
+    return {
+        "mechanism": row.kind,
+        "parameters": exact(row.mechanism),
+        "estimates": row.estimates,
+        "standard_error": row.error,
+        "messages_per_user": row.messages,
+        "epsilon": {"certified": row.certified, "attained": row.attained},
+        "corrupted": {"epsilon": row.corrupted_epsilon, "delta": row.corrupted_delta},
+    }

@@ -1,0 +1,70 @@
+"""`shuffledp compose FILE..`: what several rounds on the same people leak together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, OutputFormat, TotalDelta, whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from shuffledp.composed import Composition
+
+
+def compose(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Signed certificates, manifests or results; or answers of certify and calibrate in JSON."),
+    ],
+    *,
+    delta: TotalDelta,
+    times: Annotated[
+        list[int] | None,
+        typer.Option(parser=whole, metavar="INTEGER", help="How often: once for all files, or once for each in order."),
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside a FILE.")] = None,
+    root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,
+    key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """What rounds on the same people leak together: signed certificates, checked first, or rounds only planned."""
+    from shuffledp.commands import files as documents
+    from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.composed import compose as compose_plans
+    from shuffledp.progress import working
+
+    counts = documents.spread_times(files, times or [1])
+    with working("composing"):
+        plans = [documents.plan_in(file, roster=roster, root_key=root_key, key=key) for file in files]
+        found = compose_plans(documents.repeated(plans, counts), delta=delta)
+    if output is OutputFormat.JSON:
+        print_json(found.to_dict())
+    else:
+        print_rich(*_tables(found))
+
+
+def _tables(found: Composition) -> tuple[Table, str, Table]:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same people",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        pad_edge=False,
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+    for row in found.rows():
+        table.add_row(*row)
+    reasons = Table.grid(padding=(0, 1))
+    for line in found.basis:
+        reasons.add_row("-", escape(line))
+    return table, "[cyan]What this rests on[/cyan]", reasons

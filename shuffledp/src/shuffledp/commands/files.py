@@ -1,0 +1,77 @@
+"""Files that hold a plan: a signed document with a certificate, or an answer of `certify` or `calibrate` in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shuffledp.plans import Plan, planned
+from shuffledp.verification import verify
+from shuffledp_core.documents.signed import decode_value
+from shuffledp_core.errors import MalformedDocumentError, UsageError
+from shuffledp_core.keys import read_file
+from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting
+
+
+def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str | None) -> Plan:
+    """The plan that a file holds; of a result, that of its final certificate.
+
+    A signed document is checked as `shuffledp verify` does. Nobody has signed an answer: of it only the parameters are
+    read, and every number is computed again.
+
+    Raises:
+        ConfigError: a file or key cannot be read.
+        DocumentError: a signature does not hold, a claim is too good, or the file holds no plan.
+    """
+    data = read_file(file, "document")
+    answer = _answer(data)
+    if answer is not None:
+        return _asked(answer, file)
+    checked = verify(file, roster=roster, root_key=root_key, key=key)
+    return planned(checked[-1].certificate)
+
+
+def _answer(data: bytes) -> dict[str, Any] | None:
+    """The answer of a command, which nobody has signed; None for anything else."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "parameters" in found else None
+
+
+def _asked(answer: dict[str, Any], file: Path) -> Plan:
+    try:
+        spec_type = MECHANISMS[answer["mechanism"]]
+        own = {name: answer["parameters"][name] for name in spec_type.__struct_fields__}
+        spec = msgspec.convert({"mechanism": answer["mechanism"], **own}, spec_type, dec_hook=decode_value)
+        adjacency = Adjacency(answer["adjacency"])
+        setting = Setting(answer["users"], answer["honest"], adjacency, answer["max_distance"])
+        return Plan(spec, setting, answer["delta"], answer["rounds"])
+    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise MalformedDocumentError(f"{file} is no answer of certify or calibrate: {error!r}") from error
+
+
+def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
+    """How often each file counts; one number is for all of them.
+
+    Raises:
+        UsageError: other than one number, or one for each file.
+    """
+    if len(times) not in {1, len(files)}:
+        raise UsageError(
+            f"name --times once for all, or once for each of the {len(files)} files, not {len(times)} times"
+        )
+    return list(times) * (len(files) if len(times) == 1 else 1)
+
+
+def repeated(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
+    """Each plan with its rounds run so often. Raises `UsageError` for a number out of range."""
+    return [replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)]

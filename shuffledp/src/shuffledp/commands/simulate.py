@@ -1,0 +1,94 @@
+"""`shuffledp simulate`: a round's answer from a column of a file, without nodes, keys or network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
+from shuffledp_core.privacy import Adjacency
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from shuffledp.simulation import Answer
+
+
+def simulate(
+    *,
+    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    mechanism: Mechanism = "geo-shuffle",
+    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
+    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
+    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
+    honest: Annotated[
+        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95 %.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
+    max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
+    seed: Annotated[
+        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Fast and repeatable; default: exact samplers.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the answer into this file (.png, .svg or .pdf).")] = None,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """The answer of one round with its error, from simulated users alone: no nodes, keys or network."""
+    from shuffledp.choosing import calibrate
+    from shuffledp.columns import load_column
+    from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.guarantees import guarantee_of, number
+    from shuffledp.progress import working
+    from shuffledp.simulation import simulate as simulate_round
+    from shuffledp_privacy.bounds import Setting
+
+    if plot is not None:
+        from shuffledp.drawing import check_plot
+
+        check_plot(plot)
+    group = Setting(users, users - users // 20 if honest is None else honest, adjacency, max_distance)
+    held = load_column(data, column, users=users, max_value=max_value, draw=True)
+    with working(f"calibrating {mechanism}"):
+        plan = calibrate(mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value)
+        bounds = guarantee_of(plan)
+    with working("simulating"):
+        found = simulate_round(plan, held.values, seed)
+    if plot is not None:
+        from shuffledp.drawing import save
+
+        save(found.plot(), plot)
+    if output is OutputFormat.JSON:
+        print_json({**found.to_dict(), "capped": held.capped, "guarantee": bounds.to_dict()})
+        return
+    print_rich(_table(found, held.capped), f"ε certified {number(bounds.certified)} at δ = {delta:g}")
+    if plot is not None:
+        typer.echo(f"drawn into {plot}")
+
+
+def _table(found: Answer, capped: int) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=f"[bold]{found.spec.kind}[/bold]: {found.quantity} over {found.users:,} users",
+        title_justify="left",
+        caption=f"{capped:,} values above the largest were capped" if capped else None,
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        pad_edge=False,
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+    for row in found.rows():
+        table.add_row(*row)
+    if found.quantity == "sum":
+        low, high = found.interval.tolist()
+        mean = f"{found.mean:,.4f} ± {found.standard_error:,.4f}"
+        table.add_row("mean", mean, f"95 % in {low:,.4f} .. {high:,.4f}; truth {found.truth:,.4f}")
+    return table

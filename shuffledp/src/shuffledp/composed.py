@@ -1,0 +1,161 @@
+"""What several rounds on the same people leak together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shuffledp.guarantees import PUBLISHED, local_of, number, one_round
+from shuffledp.notebook import data_frame, html_table
+from shuffledp.plans import Plan, Planned, planned
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, epsilon_bounds
+from shuffledp_privacy.rounds.composition import Round, compose_bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The guarantee of several rounds on the same people, each with an honest node, all parameters fixed in advance.
+
+    ε is in nats over all rounds, per unit of distance under metric adjacency.
+
+    Attributes:
+        parts: each different round, as a plan of one round, and how often it is run.
+        delta: at which ε is stated, over all rounds.
+        certified: ε, never below the truth; None where no finite bound is known.
+        attained: ε that one of the rounds alone is known to cost; the truth for all lies above it.
+        corrupted: ε_L over all rounds when every node is corrupt; None for no bound.
+        corrupted_delta: its δ.
+        basis: what the numbers rest on, in words.
+    """
+
+    parts: tuple[tuple[Plan, int], ...]
+    delta: float
+    certified: float | None
+    attained: float
+    corrupted: float | None
+    corrupted_delta: float
+    basis: tuple[str, ...]
+
+    @property
+    def rounds(self) -> int:
+        """All rounds together."""
+        return sum(times for _, times in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp compose --format json`."""
+        return {
+            "rounds": self.rounds,
+            "delta": self.delta,
+            "epsilon": {"certified": self.certified, "attained": self.attained},
+            "corrupted": {"epsilon": self.corrupted, "delta": self.corrupted_delta},
+            "parts": [{**_part(plan), "times": times} for plan, times in self.parts],
+            "basis": list(self.basis),
+        }
+
+    def to_pandas(self) -> Any:
+        """One row for each different round; raises `NotInstalledError` without pandas."""
+        return data_frame(
+            {
+                "mechanism": [plan.kind for plan, _ in self.parts],
+                "users": [plan.setting.users for plan, _ in self.parts],
+                "honest": [plan.setting.honest for plan, _ in self.parts],
+                "times": [times for _, times in self.parts],
+            }
+        )
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The bounds in words: name, value, remark."""
+        unit = f"nats{self.parts[0][0].per_unit}"
+        return [
+            *((plan.kind, f"{times:,} ×", f"{plan.setting.users:,} users") for plan, times in self.parts),
+            ("δ", f"{self.delta:g}", f"over {self.rounds:,} round{'s' if self.rounds > 1 else ''}"),
+            ("ε certified", number(self.certified), f"{unit}; true for every dataset"),
+            ("ε attained", number(self.attained), "by one round alone: the truth lies between"),
+            ("ε_L", number(self.corrupted), f"if every node is corrupt (δ = {self.corrupted_delta:g})"),
+        ]
+
+    def __str__(self) -> str:
+        bounds = f"{number(self.attained)} <= ε <= {number(self.certified)} at δ = {self.delta:g}"
+        return f"{self.rounds:,} rounds: {bounds}; ε_L = {number(self.corrupted)}"
+
+    def _repr_html_(self) -> str:
+        return html_table("composition", self.rows(), self.basis)
+
+
+def _part(plan: Plan) -> dict[str, Any]:
+    return {name: value for name, value in plan.to_dict().items() if name not in {"rounds", "delta"}}
+
+
+def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: float) -> Composition:
+    """The guarantee of all rounds together on the same people.
+
+    Privacy loss distributions are convolved, or guarantees added where that is less (Koskela et al. 2021; Zhu et al.
+    2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
+
+    What a later round asks may depend on earlier answers, its parameters may not: for those see the accountant's
+    ledger. Rounds that are alike cost one curve together; each different one adds up to seconds.
+
+    Args:
+        plans: one for each round, in any order; a plan of several rounds counts so often. At least one.
+        setting: of every round, in place of their own.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own is not looked at.
+
+    Raises:
+        UsageError: no rounds, rounds of different adjacency, a round whose nodes are all corrupt, or a value outside
+            its range.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=10_000, honest=9_500)
+    >>> year = sdp.compose([spec] * 52, group, delta=1e-6)
+    >>> once = sdp.certify(spec, group, delta=1e-6)
+    >>> year.rounds, once.certified < year.certified < 52 * once.certified
+    (52, True)
+    """
+    times: Counter[Plan] = Counter()
+    for asked, count in Counter(plans).items():  # hashed as they are: 52 times one plan is one plan
+        plan = planned(asked, setting, delta=delta)
+        if plan.all_corrupt:
+            raise UsageError(f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up its eps_L")
+        times[Plan(plan.spec, plan.setting, delta)] += plan.rounds * count
+    rounds = [Round(plan.spec, plan.setting, count) for plan, count in times.items()]
+    if not rounds:
+        raise UsageError("composition needs at least one round")
+    local = local_of(rounds, delta)
+    bounds = _shuffled(times, rounds, local)
+    return Composition(
+        parts=tuple(times.items()),
+        delta=delta,
+        certified=bounds.certified if math.isfinite(bounds.certified) else None,
+        attained=bounds.attained,
+        corrupted=local.epsilon if math.isfinite(local.epsilon) else None,
+        corrupted_delta=local.delta,
+        basis=(
+            *(line for line in bounds.basis if not line.startswith(PUBLISHED)),
+            *(f"all nodes corrupt: {line}" for line in local.basis),
+        ),
+    )
+
+
+def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:
+    first = next(iter(times))
+    try:
+        return one_round(first, local) if times.total() == 1 else compose_bounds(rounds, first.delta)
+    except CannotCertify as refusal:
+        words = f"no finite epsilon can be certified: {refusal}"
+        return Bounds(math.inf, _attained(rounds, first.delta), None, (words,))
+
+
+def _attained(rounds: list[Round], delta: float) -> float:
+    """The largest ε that one of the rounds alone is known to cost; 0 where nothing is."""
+    found = 0.0
+    for item in rounds:
+        try:
+            found = max(found, epsilon_bounds(item.spec, item.setting, delta).attained)
+        except (CannotCertify, UsageError):
+            continue
+    return found

@@ -1,0 +1,303 @@
+"""δ(ε) of one plan from both sides, at points where the curves bend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from shuffledp.guarantees import Guarantee, guarantee_of
+from shuffledp.notebook import check_installed, data_frame, html_table
+from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
+from shuffledp_core.errors import CannotCertify, NotInstalledError, UsageError
+from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
+    Bounds,
+    Setting,
+    certified_curve,
+    delta_bounds,
+    epsilon_bounds,
+)
+from shuffledp_privacy.local import clones
+from shuffledp_privacy.rounds.composition import grows_with_distance
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
+from shuffledp_privacy.sums import geo
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+FIRST_POINTS: Final = 9
+MOST_POINTS: Final = 36
+
+_SMOOTH: Final = 0.35
+"""Steps of log10 δ between neighbouring points that look like a curve."""
+
+
+def _by_analysis(spec: object, setting: Setting, delta: float) -> float | None:
+    return epsilon_bounds(spec, setting, delta).published
+
+
+Form = Callable[[Any, Setting, float], float | None]
+
+_FORMS: Final[dict[type, tuple[Form, int]]] = {
+    clones.LocalRandomiser: (
+        lambda spec, setting, delta: clones.feldman_2021(spec.epsilon0, setting.honest, delta),
+        25,
+    ),
+    GeoShuffle: (lambda spec, setting, delta: geo.published_epsilon(spec.epsilon_geo, setting.users, delta), 25),
+    SGDLShuffle: (_by_analysis, 2),
+    RRShuffle: (_by_analysis, 7),
+}
+"""Published ε for a δ, and at how many δ: where the analysis has no δ for ε. SGDL's is the same for every δ."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """δ(ε) of one plan, over all its rounds.
+
+    Attributes:
+        guarantee: the plan's guarantee at its own δ.
+        epsilons: shape (points,), rising, nats, per unit of distance under metric adjacency.
+        certified: shape (points,), δ never below the truth; 1 where nothing can be certified.
+        attained: shape (points,), δ that a concrete dataset is known to cost, by one round; never above the truth.
+        published: shape (2, points of its own), (ε, δ) of the paper's formula; empty where there is none.
+        floor: smallest δ of interest.
+    """
+
+    guarantee: Guarantee
+    epsilons: Floats
+    certified: Floats
+    attained: Floats
+    published: Floats
+    floor: float
+
+    @property
+    def plan(self) -> Plan:
+        """What the curve is of."""
+        return self.guarantee.plan
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws both sides, the truth between them; on new axes where none are given.
+
+        Raises:
+            NotInstalledError: without matplotlib, the extra `plot`.
+        """
+        check_installed("matplotlib", "shuffledp[plot]", "a plot")
+        from shuffledp.drawing import draw_curve, legend_below, new_axes
+
+        drawn = new_axes() if axes is None else axes
+        draw_curve(drawn, self)
+        if axes is None:
+            legend_below(drawn)
+        else:
+            drawn.legend(frameon=False)
+        return drawn
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan and the points as lists."""
+        points = {name: getattr(self, name).tolist() for name in ("epsilons", "certified", "attained")}
+        return {**self.plan.to_dict(), **points}
+
+    def to_pandas(self) -> Any:
+        """One row for each point; raises `NotInstalledError` without pandas."""
+        return data_frame({"epsilon": self.epsilons, "certified": self.certified, "attained": self.attained})
+
+    def _repr_html_(self) -> str:
+        try:
+            axes = self.plot()
+        except NotInstalledError:
+            rows = zip(self.epsilons, self.certified, self.attained, strict=True)
+            return html_table(
+                f"δ(ε) of {self.plan.kind}",
+                [(f"ε = {epsilon:.4g}", f"{high:.3g}", f"attained {low:.3g}") for epsilon, high, low in rows],
+            )
+        from shuffledp.drawing import figure_of
+
+        picture = StringIO()
+        figure_of(axes).savefig(picture, format="svg")
+        return picture.getvalue()
+
+
+def curve(
+    plan: Planned,
+    setting: Setting | None = None,
+    epsilons: ArrayLike | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> Curve:
+    """δ(ε) of a plan as arrays: certified never below, attained never above the truth.
+
+    δ is the hockey-stick divergence of the worst two neighbouring datasets (Balle et al. 2018; docs/accounting.md).
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`.
+        setting: in place of the plan's own.
+        epsilons: shape (points,), rising, nats, >= 0, per unit of distance under metric adjacency; None for points
+            around the guarantee at δ, closest where the curves bend.
+        delta: of that guarantee, in place of the plan's own; 1e-6 for parameters alone.
+        rounds: how often the round is run on the same people, in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside the analysis' range.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> found = sdp.curve(spec, sdp.Setting(users=1000, honest=1000), [0.1, 0.2, 0.3])
+    >>> found.certified.shape, bool((found.attained <= found.certified).all())
+    ((3,), True)
+    """
+    if delta is None and getattr(plan, "delta", None) is None:
+        delta = DEFAULT_DELTA
+    found = guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
+    if epsilons is None:
+        return curve_of(found)
+    wanted = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+    if wanted.ndim != 1 or not wanted.size or not np.all(np.isfinite(wanted) & (wanted >= 0)):
+        raise UsageError("epsilons must be a list of finite numbers, at least 0")
+    if np.any(np.diff(wanted) < 0):
+        raise UsageError("epsilons must rise from one to the next")
+    certified = _certified_at(found)
+    return _curve(found, [_point(found, certified, epsilon) for epsilon in wanted.tolist()])
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    epsilon: float
+    certified: float
+    attained: float
+    published: float | None
+
+
+def curve_of(found: Guarantee) -> Curve:
+    """The curve around the guarantee's point, not far beyond ε_L. Raises as `curve`."""
+    return _curve(found, _refined(found, _certified_at(found), _floor(found)))
+
+
+def _floor(found: Guarantee) -> float:
+    return max(found.plan.delta * 1e-3, 1e-12)
+
+
+def _curve(found: Guarantee, points: list[_Point]) -> Curve:
+    return Curve(
+        guarantee=found,
+        epsilons=np.array([point.epsilon for point in points]),
+        certified=np.array([point.certified for point in points]),
+        attained=np.array([point.attained for point in points]),
+        published=_published(found, points, _floor(found)),
+        floor=_floor(found),
+    )
+
+
+def _refined(found: Guarantee, certified: Certified, floor: float) -> list[_Point]:
+    """Even points and the answer's own, then more where a curve falls most."""
+    seen = {value for value in (found.certified, found.attained) if value}
+    right = _right(found)
+    even = set(np.linspace(0.0, right, FIRST_POINTS).tolist())
+    points = [_point(found, certified, epsilon) for epsilon in sorted(seen | even)]
+    while len(points) < MOST_POINTS:
+        index = _steepest(points, floor, right)
+        if index is None:
+            break
+        middle = (points[index].epsilon + points[index + 1].epsilon) / 2
+        points.insert(index + 1, _point(found, certified, middle))
+    return points
+
+
+def _right(found: Guarantee) -> float:
+    seen = [value for value in (found.certified, found.attained, found.published) if value]
+    right = 1.5 * max(seen, default=found.corrupted or 1.0)
+    return right if found.corrupted is None else min(right, 1.08 * found.corrupted)
+
+
+def _steepest(points: list[_Point], floor: float, right: float) -> int | None:
+    """The gap in which a curve falls most; None where all look smooth."""
+
+    def fall(index: int) -> float:
+        left, after = points[index], points[index + 1]
+        if after.epsilon - left.epsilon < 2e-3 * right:
+            return 0.0
+        return max(_fall(left.certified, after.certified, floor), _fall(left.attained, after.attained, floor))
+
+    worst = max(range(len(points) - 1), key=fall)
+    return worst if fall(worst) > _SMOOTH else None
+
+
+def _fall(left: float, right: float, floor: float) -> float:
+    return math.log10(max(left, floor)) - math.log10(max(right, floor))
+
+
+Certified = Callable[[float, Bounds], float]
+"""δ over all rounds at an ε, given the bounds of one round there."""
+
+
+def _point(found: Guarantee, certified: Certified, epsilon: float) -> _Point:
+    asked = found.plan
+    setting = asked.setting
+    if asked.all_corrupt:
+        setting = Setting(setting.users, 1, setting.adjacency, setting.max_distance)
+    try:
+        single = delta_bounds(asked.spec, setting, epsilon)
+    except CannotCertify:
+        single = Bounds(1.0, 0.0, None, ())
+    published = single.published if asked.rounds == 1 and not asked.all_corrupt else None
+    return _Point(epsilon, certified(epsilon, single), single.attained, published)
+
+
+def _certified_at(found: Guarantee) -> Certified:
+    asked = found.plan
+    local = math.inf if found.corrupted is None else found.corrupted
+    if asked.all_corrupt:
+        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
+    if asked.rounds == 1:
+        return lambda _, single: single.certified
+    if asked.setting.adjacency is Adjacency.METRIC:
+        return _staircase(found, local)
+    try:
+        composed = compose_curves([Repeated(_any_distance(asked), asked.rounds)], asked.delta or 1e-6)
+    except CannotCertify:
+        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
+    return lambda epsilon, _: found.corrupted_delta if epsilon >= local else composed.delta(epsilon)
+
+
+def _any_distance(asked: Plan) -> Callable[[Floats], Floats]:
+    """δ at total ε >= 0 of one round for the worst distance (proposition C7)."""
+    top = asked.max_distance or 1
+    distances = [top] if grows_with_distance(asked.spec) else list(range(1, top + 1))
+
+    def curve(epsilons: Floats) -> Floats:
+        every = [certified_curve(asked.spec, asked.setting, distance, epsilons) for distance in distances]
+        return np.asarray(np.max(every, axis=0), dtype=np.float64)
+
+    return curve
+
+
+def _staircase(found: Guarantee, local: float) -> Certified:
+    """What the answer alone says: δ from its ε on, δ_L from ε_L on. Each further ε would cost a whole answer."""
+    steps = [(local, found.corrupted_delta)]
+    if found.certified is not None:
+        steps.append((found.certified, found.plan.delta))
+    return lambda epsilon, _: min((delta for least, delta in steps if epsilon >= least), default=1.0)
+
+
+def _published(found: Guarantee, points: list[_Point], floor: float) -> Floats:
+    asked = found.plan
+    printed = [(point.epsilon, point.published) for point in points if point.published is not None]
+    if len(printed) > 1:
+        return np.array(printed, dtype=np.float64).T
+    form = _FORMS.get(type(asked.spec))
+    if form is None or found.published is None:
+        return np.empty((2, 0))
+    formula, count = form
+    deltas = np.geomspace(floor, 0.1, count)
+    pairs = [(formula(asked.spec, asked.setting, float(delta)), delta) for delta in deltas]
+    return np.array([pair for pair in pairs if pair[0] is not None], dtype=np.float64).reshape(-1, 2).T

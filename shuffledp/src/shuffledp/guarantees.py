@@ -1,0 +1,287 @@
+"""What a plan guarantees: both sides of the truth, what is left when all nodes are corrupt, and why. Pure.
+
+Every number says in which direction it may be off: `certified` is never below the truth, `attained` never above it.
+docs/accounting.md has the propositions that `basis` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shuffledp.notebook import Row, data_frame, html_table
+from shuffledp.plans import Plan, Planned, plan_rows, planned
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.splitting import among_rounds
+
+PUBLISHED: Final = "published:"
+"""How a line of `basis` begins that explains the published number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What one mechanism guarantees in one setting.
+
+    ε is in nats over all rounds of the plan, per unit of distance under metric adjacency.
+
+    Attributes:
+        plan: what was asked.
+        certified: ε, never below the truth; None where no finite bound is known.
+        attained: ε that a concrete dataset is known to cost, never above the truth; None where unknown.
+        published: what the paper's formula prints, for comparison only; None where it has none for this plan.
+        corrupted: ε_L over all rounds when every node is corrupt, never below the truth; None for no bound.
+        corrupted_delta: its δ.
+        messages: per user and round; None where the spec does not say.
+        error: standard error of one round's estimate, of the sum or of one count at worst; None without an estimator.
+        basis: what the numbers rest on, and notes, in words.
+    """
+
+    plan: Plan
+    certified: float | None
+    attained: float | None
+    published: float | None
+    corrupted: float | None
+    corrupted_delta: float
+    messages: int | None
+    error: float | None
+    basis: tuple[str, ...]
+
+    @property
+    def delta(self) -> float:
+        """δ at which ε is stated, over all rounds."""
+        return self.plan.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp certify --format json`; infinite and unknown numbers are None."""
+        return {
+            **self.plan.to_dict(),
+            "epsilon": {"certified": self.certified, "attained": self.attained, "published": self.published},
+            "corrupted": {"epsilon": self.corrupted, "delta": self.corrupted_delta},
+            "messages_per_user": self.messages,
+            "standard_error": self.error,
+            "basis": list(self.basis),
+        }
+
+    def to_pandas(self) -> Any:
+        """One row with the numbers, to be concatenated with others; raises `NotInstalledError` without pandas."""
+        return data_frame({name: [value] for name, value in self._numbers().items()})
+
+    def _numbers(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.plan.kind,
+            "users": self.plan.setting.users,
+            "honest": self.plan.setting.honest,
+            "rounds": self.plan.rounds,
+            "delta": self.plan.delta,
+            "certified": self.certified,
+            "attained": self.attained,
+            "corrupted": self.corrupted,
+            "messages": self.messages,
+            "standard_error": self.error,
+        }
+
+    def __str__(self) -> str:
+        bounds = f"{number(self.attained)} <= ε <= {number(self.certified)}{self.plan.per_unit} at δ = {self.delta:g}"
+        return f"{self.plan.kind}: {bounds}; ε_L = {number(self.corrupted)}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.plan.kind, [*plan_rows(self.plan), *bound_rows(self)], self.basis)
+
+
+def bound_rows(found: Guarantee) -> list[Row]:
+    """The bounds in words: name, value, remark."""
+    unit = f"nats{found.plan.per_unit}"
+    return [
+        ("ε certified", number(found.certified), f"{unit}; true for every dataset"),
+        ("ε attained", number(found.attained), "some dataset really costs this much"),
+        ("ε_L", number(found.corrupted), f"if every node is corrupt (δ = {found.corrupted_delta:g})"),
+        ("messages", number(found.messages), "per user and round"),
+        ("standard error", number(found.error), "of one round's estimate"),
+    ]
+
+
+def number(value: float | None) -> str:
+    """A bound for people; None is "none"."""
+    return "none" if value is None else f"{value:.4g}"
+
+
+def certify(
+    plan: Planned,
+    setting: Setting | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> Guarantee:
+    """Both sides of the truth about a plan: ε at δ certified and attained, and ε_L with every node corrupt.
+
+    A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says why. The analyses
+    are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and Athanasiou et al. 2025.
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
+        setting: in place of the plan's own.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1, in place of the plan's own; 0 asks for a pure guarantee.
+        rounds: how often the round is run on the same people, in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside the analysis' range.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> found = sdp.certify(spec, sdp.Setting(users=10_000, honest=9_500), delta=1e-6)
+    >>> 0 < found.attained <= found.certified < found.corrupted
+    True
+    >>> print(f"{found.certified:.3f} instead of {found.corrupted:.3f} without a shuffle")
+    0.119 instead of 2.398 without a shuffle
+    """
+    return guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Three numbers and their reasons, before they are dressed."""
+
+    certified: float
+    attained: float | None
+    published: float | None
+    basis: tuple[str, ...]
+
+
+def guarantee_of(plan: Plan) -> Guarantee:
+    """The answer; an impossible guarantee is an answer too, with a sentence in `basis`.
+
+    Raises:
+        UsageError: a parameter is outside the analysis' range.
+    """
+    local = local_of([Round(plan.spec, plan.setting, plan.rounds)], plan.delta)
+    shuffled = _shuffled(plan, local)
+    found = _unshuffled(plan, local, shuffled) if plan.all_corrupt else shuffled
+    notes = [*plan.notes, *found.basis, *_nodes(plan), *_gain(plan, local, found)]
+    notes += [f"all nodes corrupt: {line}" for line in local.basis]
+    return Guarantee(
+        plan=plan,
+        certified=_finite(found.certified),
+        attained=_finite(found.attained),
+        published=_finite(found.published),
+        corrupted=_finite(local.epsilon),
+        corrupted_delta=local.delta,
+        messages=getattr(plan.spec, "messages_per_user", 1),
+        error=_error(plan),
+        basis=tuple(notes),
+    )
+
+
+def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
+    """(ε_L, δ_L) of all rounds together with every node corrupt: basic composition, rounded up; ε `math.inf` for none.
+
+    Args:
+        rounds: at least one, on the same people.
+        delta: over all rounds; where a local guarantee needs some δ, each round gets an equal share.
+    """
+    times = sum(item.times for item in rounds)
+    try:
+        each = [corrupted_bounds(item.spec, item.setting, among_rounds(delta, times)) for item in rounds]
+    except CannotCertify as refusal:
+        return CorruptedBounds(math.inf, 0.0, (f"no guarantee: {refusal}",))
+    if times == 1:
+        return each[0]
+    outward = 1 + 2.0**-50 * len(rounds)
+    epsilon, lost = (
+        sum(item.times * value for item, value in zip(rounds, values, strict=True)) * outward
+        for values in ([one.epsilon for one in each], [one.delta for one in each])
+    )
+    words = f"{times} times the ε_L of one round" if len(rounds) == 1 else "sum of the ε_L of all rounds"
+    basis = dict.fromkeys(line for one in each for line in one.basis)
+    return CorruptedBounds(epsilon, min(1.0, lost), (*basis, f"basic composition: {words}"))
+
+
+def _shuffled(plan: Plan, local: CorruptedBounds) -> _Found:
+    """The shuffle guarantee, whoever is corrupt."""
+    try:
+        bounds = one_round(plan, local)
+    except CannotCertify as refusal:
+        return _Found(math.inf, None, None, (f"no finite epsilon can be certified: {refusal}",))
+    basis = bounds.basis
+    if math.isinf(bounds.certified):
+        basis = (*basis, "no finite epsilon can be certified for these parameters")
+    if plan.rounds == 1:
+        return _Found(bounds.certified, bounds.attained, bounds.published, basis)
+    return _composed(plan, bounds)
+
+
+def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
+    """One of the plan's rounds at the whole δ, from both sides.
+
+    Where an analysis has no pure guarantee of its own, the local one stands in. Raises as `epsilon_bounds`.
+    """
+    try:
+        return epsilon_bounds(plan.spec, plan.setting, plan.delta)
+    except UsageError:
+        if plan.delta > 0 or local.delta > 0:
+            raise
+    epsilon = corrupted_bounds(plan.spec, plan.setting, 0.0).epsilon
+    return Bounds(epsilon, 0.0, None, ("pure: the local guarantee, which shuffling cannot weaken",))
+
+
+def _composed(plan: Plan, single: Bounds) -> _Found:
+    rounds = plan.rounds
+    note = "attained: by a single round, which the rounds together cannot undercut"
+    try:
+        certified = compose_epsilon([Round(plan.spec, plan.setting, rounds)], plan.delta)
+    except CannotCertify as refusal:
+        return _Found(math.inf, single.attained, None, (f"no finite epsilon over {rounds} rounds: {refusal}", note))
+    words = f"{rounds} rounds on the same people composed: privacy loss distributions, or pure guarantees added"
+    kept = tuple(line for line in single.basis if not line.startswith(PUBLISHED))
+    return _Found(certified, single.attained, None, (*kept, words, note))
+
+
+def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
+    """Every node corrupt: ε_L is the guarantee; what shuffled messages give away, these give away too."""
+    certified = local.epsilon if local.delta <= plan.delta else math.inf
+    basis = ["every node is corrupt, so nothing is shuffled: the certified epsilon is the local one, eps_L"]
+    if math.isinf(certified):
+        basis.append(f"no finite epsilon can be certified at delta {plan.delta:g} without a shuffler")
+    alone = Setting(plan.setting.users, 1, plan.setting.adjacency, plan.setting.max_distance)
+    attained = shuffled.attained or 0.0
+    try:
+        attained = max(attained, epsilon_bounds(plan.spec, alone, plan.delta).attained)
+        basis.append("attained: all other users' messages are known, this user's bits are not told apart")
+    except (CannotCertify, UsageError):
+        basis.append("attained: as with a shuffler, whose view is part of this one")
+    return _Found(certified, min(attained, certified), None, tuple(basis))
+
+
+def _nodes(plan: Plan) -> tuple[str, ...]:
+    if not plan.corrupt or plan.all_corrupt:
+        return ()
+    listed = ", ".join(str(number) for number in sorted(plan.corrupt))
+    left = plan.nodes - len(plan.corrupt)
+    return (
+        f"node{'s' if len(plan.corrupt) > 1 else ''} {listed} of {plan.nodes} corrupt: {left} honest "
+        f"node{'s' if left > 1 else ''} still shuffle{'' if left > 1 else 's'}, so the shuffle guarantee stands",
+    )
+
+
+def _gain(plan: Plan, local: CorruptedBounds, found: _Found) -> tuple[str, ...]:
+    """A warning where shuffling certifiably adds nothing to what each user has alone."""
+    if plan.all_corrupt or math.isinf(found.certified) or found.certified < local.epsilon * (1 - 1e-6):
+        return ()
+    padding = getattr(plan.spec, "padding", None)
+    cure = "" if padding is None else f"; padding = {padding} is too little for changes up to {plan.max_distance}"
+    return (f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified here{cure}",)
+
+
+def _error(plan: Plan) -> float | None:
+    try:
+        return _finite(standard_error(plan.spec, plan.setting.users))
+    except UsageError:
+        return None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,54 @@
+"""How results look in a notebook, and how they become tables of pandas, which need not be installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from shuffledp_core.errors import NotInstalledError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Row = tuple[str, str, str]
+"""Name, value, remark."""
+
+
+def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> str:
+    """A small table for `_repr_html_`: no scripts, no styles of its own but alignment; every text is escaped."""
+    body = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:right'>{escape(value)}</td>"
+        f"<td style='text-align:left'>{escape(remark)}</td></tr>"
+        for name, value, remark in rows
+    )
+    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<table><caption>{escape(title)}</caption>{body}</table>" + (f"<ul>{listed}</ul>" if notes else "")
+
+
+def data_frame(columns: Mapping[str, Any]) -> Any:
+    """A `pandas.DataFrame` of these columns; raises `NotInstalledError` without pandas."""
+    return needed("pandas", "pandas", "a data frame").DataFrame(dict(columns))
+
+
+def needed(module: str, install: str, what: str) -> ModuleType:
+    """The module, which not everybody installs.
+
+    Args:
+        module: its name.
+        install: what pip is told to install for it.
+        what: what it is needed for, in words.
+
+    Raises:
+        NotInstalledError: it is not here; the message says how to get it.
+    """
+    check_installed(module, install, what)
+    return import_module(module)
+
+
+def check_installed(module: str, install: str, what: str) -> None:
+    """Raises `NotInstalledError` without the module, before the work that would need it in the end."""
+    if find_spec(module) is None:
+        raise NotInstalledError(f"{what} needs {module}, which is not installed: pip install '{install}'")

@@ -1,0 +1,197 @@
+"""The one value that a guarantee is computed from: a mechanism, who takes part, δ, and how often. Pure.
+
+The commands make it from options, `calibrate` from a target, and a signed certificate holds the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
+
+from shuffledp.notebook import html_table
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.local.clones import LocalRandomiser
+from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
+from shuffledp_privacy.rounds.composition import LARGEST_TIMES
+
+if TYPE_CHECKING:
+    from shuffledp_core.documents.models import Certificate
+
+LOCAL_KINDS: Final[dict[type, str]] = {
+    LocalRandomiser: "local",
+    OneBitMean: "one-bit-mean",
+    LaplaceMean: "laplace-mean",
+}
+"""Names of the specs that have none of their own."""
+
+MOST_NODES: Final = 16
+"""Longest route."""
+
+DEFAULT_DELTA: Final = 1e-6
+"""Where a curve δ(ε) is asked for without a δ to mark on it."""
+
+ParameterValue: TypeAlias = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A mechanism with all that its guarantee depends on.
+
+    Attributes:
+        spec: the mechanism's exact parameters, any spec that the numerics know.
+        setting: who takes part in one round, and which datasets are neighbours.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1.
+        rounds: how often the round is run on the same people, 1 to 1,000,000.
+        corrupt: numbers of the corrupt nodes, 1..nodes.
+        nodes: mix nodes of the route, 1 to 16.
+        notes: what was decided on the way here, in words.
+        asked: parameters as they were asked for, beside the spec's own.
+
+    Raises:
+        UsageError: a value is outside its range, or a distance that the mechanism's domain does not have.
+    """
+
+    spec: object
+    setting: Setting
+    delta: float
+    rounds: int = 1
+    corrupt: frozenset[int] = frozenset()
+    nodes: int = 3
+    notes: tuple[str, ...] = ()
+    asked: tuple[tuple[str, ParameterValue], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.delta == 0.0 or 1e-12 <= self.delta < 1.0):
+            raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {self.delta}")
+        if not 1 <= self.rounds <= LARGEST_TIMES:
+            raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {self.rounds}")
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {self.nodes}")
+        check_distance(self.setting.max_distance, getattr(self.spec, "domain", None))
+
+    @property
+    def kind(self) -> str:
+        """The mechanism's name."""
+        return str(getattr(self.spec, "kind", None) or LOCAL_KINDS[type(self.spec)])
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """The spec's exact parameters; a rational as text, as in a certificate."""
+        return dict(self.asked) | exact(self.spec)
+
+    @property
+    def all_corrupt(self) -> bool:
+        """Nothing is shuffled by anybody honest."""
+        return len(self.corrupt) == self.nodes
+
+    @property
+    def max_distance(self) -> int | None:
+        """The largest change that the answer covers; None where values have no distance."""
+        domain = getattr(self.spec, "domain", None)
+        return self.setting.max_distance or (None if domain is None else int(domain) - 1)
+
+    @property
+    def per_unit(self) -> str:
+        """The unit of ε, in words after the number."""
+        return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Mechanism, exact parameters and setting, as `shuffledp certify --format json` begins."""
+        return {
+            "mechanism": self.kind,
+            "parameters": self.parameters,
+            "users": self.setting.users,
+            "honest": self.setting.honest,
+            "adjacency": self.setting.adjacency.value,
+            "max_distance": self.max_distance,
+            "rounds": self.rounds,
+            "delta": self.delta,
+        }
+
+    def _repr_html_(self) -> str:
+        return html_table(self.kind, plan_rows(self))
+
+
+def plan_rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """The parameters and the setting in words: name, value, remark."""
+    setting = plan.setting
+    rows = [(name, str(value), "") for name, value in plan.parameters.items()]
+    rows.append(("users", f"{setting.users:,}", f"{setting.honest:,} of them honest"))
+    rows.append(("δ", f"{plan.delta:g}", neighbours(plan)))
+    return [*rows, ("rounds", f"{plan.rounds:,}", "on the same people")] if plan.rounds > 1 else rows
+
+
+def neighbours(plan: Plan) -> str:
+    """Which datasets are neighbours, in words."""
+    reach = plan.max_distance
+    if reach is None:
+        return "neighbours: one user's value changes in any way"
+    if plan.setting.adjacency is Adjacency.METRIC:
+        return f"neighbours: one user's value changes by d = 1..{reach:,}, at a total of ε d"
+    return f"neighbours: one user's value changes by at most {reach:,}"
+
+
+def exact(spec: object) -> dict[str, ParameterValue]:
+    """A spec's parameters by name; a rational as text, as in a certificate."""
+    names = [field.name for field in fields(spec)] if is_dataclass(spec) else getattr(spec, "__struct_fields__", ())
+    own = {name: getattr(spec, name) for name in names}
+    return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
+
+
+def check_distance(max_distance: int | None, domain: int | None) -> None:
+    """`UsageError` for a largest change that the domain does not have; a mechanism without a domain has any."""
+    if domain is not None and max_distance is not None and not 1 <= max_distance < domain:
+        raise UsageError(
+            f"max-distance must be from 1 to {domain - 1}, the largest change within the domain, not {max_distance}"
+        )
+
+
+Planned: TypeAlias = Union[Plan, "Certificate", Mechanism, LocalRandomiser, OneBitMean, LaplaceMean]
+"""What a guarantee can be asked about: a plan, a certificate, or a mechanism's parameters alone."""
+
+
+def planned(
+    asked: Planned,
+    setting: Setting | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> Plan:
+    """The plan with this setting, δ and number of rounds; what is None stays as it is.
+
+    Args:
+        asked: a plan, a certificate, or a mechanism's parameters, which have no setting and no δ of their own.
+        setting: in place of its own.
+        delta: over all rounds, in place of its own.
+        rounds: in place of its own.
+
+    Raises:
+        UsageError: something is missing or outside its range, or this is no mechanism.
+    """
+    plan = _plan_of(asked, setting, delta)
+    changes: dict[str, Any] = {"setting": setting, "delta": delta, "rounds": rounds}
+    changed = replace(plan, **{name: value for name, value in changes.items() if value is not None})
+    # What was said of the plan, such as the target that it keeps, was said of it as it was.
+    return plan if changed == plan else replace(changed, notes=(), asked=())
+
+
+def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Plan:
+    if isinstance(asked, Plan):
+        return asked
+    if getattr(asked, "kind", None) in MECHANISMS or type(asked) in LOCAL_KINDS:
+        if setting is None or delta is None:
+            missing = "setting" if setting is None else "delta"
+            raise UsageError(f"the parameters of a mechanism alone have no {missing}: name it, or give a plan")
+        return Plan(asked, setting, delta)
+    from shuffledp_core.documents.models import Certificate  # here: its cryptography is slow to import
+
+    if not isinstance(asked, Certificate):
+        raise UsageError(
+            f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan of a name"
+        )
+    own = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
+    return Plan(asked.mechanism, own, asked.delta)

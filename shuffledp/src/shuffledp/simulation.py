@@ -1,0 +1,218 @@
+"""What a round would answer: every user's report drawn as a client draws it, and the analyst's own estimate of them.
+
+No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of their symbols, which
+is what is kept here. `shuffledp demo` plays the same round over real processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.notebook import check_installed, data_frame, html_table
+from shuffledp.plans import Plan
+from shuffledp_core.errors import UsageError
+from shuffledp_core.estimates import Estimate
+from shuffledp_core.estimation import check_informative, estimate
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.vectorised import randomise_all
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The debiased answer to a simulated round, beside the truth that no real round shows.
+
+    A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape (symbols,), the
+    estimated number of users who hold it; its mean is each symbol's share of the users. Estimates are unbiased and may
+    therefore lie outside of what is possible, and outside of their intervals, which do not. Intervals cover the truth
+    with probability 0.95 each, over the randomness of the clients.
+
+    Attributes:
+        spec: the mechanism that every user ran.
+        users: n, reports in the round.
+        estimate: the analyst's estimate as a signed result holds it.
+        true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
+        seed: of the repeatable simulation; None where the clients' exact samplers ran.
+    """
+
+    spec: Mechanism
+    users: int
+    estimate: Estimate
+    true_total: float | Floats
+    seed: int | None = None
+
+    @property
+    def quantity(self) -> str:
+        """What was asked for, "sum" or "histogram"."""
+        return self.estimate.quantity
+
+    @property
+    def total(self) -> float | Floats:
+        """The estimated sum, or number of users for each symbol, shape (symbols,)."""
+        return self._shaped(np.array(self.estimate.values))
+
+    @property
+    def total_standard_error(self) -> float | Floats:
+        """Standard error of `total`, of the same shape."""
+        return self._shaped(np.array(self.estimate.standard_errors))
+
+    @property
+    def total_interval(self) -> Floats:
+        """The 95 % interval of `total`: shape (2,), low and high, or (symbols, 2)."""
+        ends = np.column_stack((self.estimate.lows, self.estimate.highs))
+        return ends[0] if self.quantity == "sum" else ends
+
+    @property
+    def mean(self) -> float | Floats:
+        """The estimated mean of the values, or the share of users for each symbol, shape (symbols,)."""
+        return self.total / self.users
+
+    @property
+    def standard_error(self) -> float | Floats:
+        """Standard error of `mean`, of the same shape."""
+        return self.total_standard_error / self.users
+
+    @property
+    def interval(self) -> Floats:
+        """The 95 % interval of `mean`: shape (2,), low and high, or (symbols, 2)."""
+        return self.total_interval / self.users
+
+    @property
+    def truth(self) -> float | Floats:
+        """What `mean` estimates: the true mean, or each symbol's true share, shape (symbols,)."""
+        return self.true_total / self.users
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp simulate --format json`, those of `demo` where it has them; arrays for a histogram."""
+        return {
+            "mechanism": self.spec.kind,
+            "quantity": self.quantity,
+            "users": self.users,
+            "estimate": np.asarray(self.total).tolist(),
+            "standard_error": np.asarray(self.total_standard_error).tolist(),
+            "interval_95": self.total_interval.T.tolist(),
+            "mean": np.asarray(self.mean).tolist(),
+            "true_value": np.asarray(self.true_total).tolist(),
+            "seed": self.seed,
+        }
+
+    def to_pandas(self) -> Any:
+        """One row for a sum, one for each symbol of a histogram; raises `NotInstalledError` without pandas."""
+        return data_frame(
+            {
+                "total": np.atleast_1d(self.total),
+                "standard_error": np.atleast_1d(self.total_standard_error),
+                "low": np.array(self.estimate.lows),
+                "high": np.array(self.estimate.highs),
+                "truth": np.atleast_1d(self.true_total),
+            }
+        )
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the estimate with its interval beside the truth; on new axes where none are given.
+
+        Raises:
+            NotInstalledError: without matplotlib, the extra `plot`.
+        """
+        check_installed("matplotlib", "shuffledp[plot]", "a plot")
+        from shuffledp.drawing import draw_answer, new_axes
+
+        axes = new_axes() if axes is None else axes
+        draw_answer(axes, self)
+        return axes
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The totals in words: name, estimate, remark."""
+        names = [self.quantity] if self.quantity == "sum" else [str(symbol) for symbol in range(self.spec.domain)]
+        told = zip(
+            names,
+            self.estimate.values,
+            self.estimate.standard_errors,
+            np.atleast_2d(self.total_interval).tolist(),
+            np.atleast_1d(self.true_total).tolist(),
+            strict=True,
+        )
+        return [
+            (name, f"{value:,.1f} ± {error:,.1f}", f"95 % in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}")
+            for name, value, error, (low, high), truth in told
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {value} ({remark})" for name, value, remark in self.rows())
+
+    def _shaped(self, values: Floats) -> float | Floats:
+        return float(values[0]) if self.quantity == "sum" else values
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.spec.kind}, {self.users:,} users", self.rows())
+
+
+def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None) -> Answer:
+    """The answer of one round in which every user follows the protocol.
+
+    What a plan certifies holds for the users of its setting; a simulation takes any number of them, and says nothing
+    of privacy.
+
+    Args:
+        plan: a plan, or a mechanism's parameters.
+        values: shape (users,), each user's own whole number in {0..domain-1}.
+        seed: None for the clients' exact samplers on the operating system's randomness, 5 to 30 µs a user; a whole
+            number from 0 up for numpy's of the same law, fast and repeatable, in doubles.
+
+    Raises:
+        UsageError: no values, a value outside the domain, parameters that are pure noise, or a mechanism that clients
+            do not run.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec = sdp.RRShuffle(max_value=4, randomise=Fraction(1, 10))
+    >>> answer = sdp.simulate(spec, [0, 1, 2, 3, 4] * 200, seed=1)
+    >>> answer.truth, bool(answer.interval[0] <= answer.truth <= answer.interval[1])
+    (2.0, True)
+    >>> histogram = sdp.simulate(sdp.KRRHistogram(symbols=3, blanket=Fraction(1, 2)), [0, 1, 1, 2] * 100)
+    >>> histogram.total.shape, histogram.interval.shape, histogram.truth.tolist()
+    ((3,), (3, 2), [0.25, 0.5, 0.25])
+    """
+    if seed is not None and seed < 0:
+        raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
+    spec = _mechanism(plan)
+    held = _checked(spec, values)
+    check_informative(spec)
+    if seed is None:
+        integers = RandomIntegers()
+        answers = np.array([randomise(spec, value, integers) for value in held.tolist()], dtype=np.int64)
+    else:
+        answers = randomise_all(spec, held, np.random.default_rng(seed))
+    found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held))
+    true_total = spec.truth(held).astype(np.float64)
+    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed)
+
+
+def _mechanism(plan: Plan | Mechanism) -> Mechanism:
+    spec = plan.spec if isinstance(plan, Plan) else plan
+    if getattr(spec, "kind", None) not in MECHANISMS:
+        raise UsageError(f"clients do not run {spec!r}; choose one of {', '.join(MECHANISMS)}")
+    return cast("Mechanism", spec)
+
+
+def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
+    held = np.asarray(values)
+    if held.ndim != 1 or not held.size:
+        raise UsageError(f"values must be a list with one whole number for each user, not of shape {held.shape}")
+    if not np.issubdtype(held.dtype, np.integer):
+        raise UsageError(f"values must be whole numbers, not {held.dtype}")
+    if held.min() < 0 or held.max() >= spec.domain:
+        raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain; cap them first")
+    return held.astype(np.int64)

@@ -1,0 +1,55 @@
+"""docs/library.md: its code runs, block after block, as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shuffledp_accountant.certificates import certificate, cost_of
+from shuffledp_accountant.ledger.charges import Account
+from shuffledp_core.documents.models import LedgerPosition, RoundPlan
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.vocabulary import FINAL
+from shuffledp_ops.keys.pki import create_deployment
+from shuffledp_privacy.analysis import analyse
+
+PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+
+
+def sign_certificate(folder: Path) -> None:
+    """A deployment's roster and root key, and a certificate by its accountant, in one folder."""
+    names = ("node-1", "node-2", "analyst", "accountant")
+    deployment = create_deployment(folder, dict.fromkeys(names, "127.0.0.1:7000"))
+    plan = RoundPlan(
+        population="demo",
+        mechanism="krr-histogram",
+        size=4,
+        epsilon=1.0,
+        delta=1e-6,
+        min_reports=200,
+        max_reports=1000,
+        route=("node-1", "node-2"),
+    )
+    cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
+    account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
+    document = certificate(FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000)
+    (folder / "certificate.json").write_bytes(deployment.identity_of("accountant").sign(document).to_bytes())
+
+
+def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign_certificate(tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    told: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len(blocks) > 6
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), told)  # noqa: S102 - the page is ours
+    assert told["bounds"].certified <= 1
+    assert told["week"].certified > told["bounds"].certified < told["half"].certified
+    assert told["year"].certified < 52 * told["bounds"].certified
+    assert abs(sum(told["errors"]) / len(told["errors"])) <= told["answer"].standard_error  # ten of its own
+    assert told["checked"].certificate.stage == FINAL
