@@ -11,7 +11,7 @@ project = "shuffledp"
 author = copyright = "the shuffledp contributors"  # noqa: A001 - Sphinx's own name
 version = release = version_of("shuffledp")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "generated"]
 exclude_patterns = ["site"]
 highlight_language = "none"  # most boxes are shell, formulas or what a program printed
 

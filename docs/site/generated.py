@@ -57,4 +57,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     """Sphinx's entry point of an extension."""
     app.connect("source-read", fill)
     app.connect("env-get-outdated", never_up_to_date)
+    app.connect("autodoc-process-docstring", library_page.read_docstring)
     return {"parallel_read_safe": True}
