@@ -5,12 +5,13 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo test test-docker check bench soak wheels sbom version images up round down format clean help proto
+.PHONY: demo docs test test-docker check bench soak wheels sbom version images up round down format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
 	@echo "make test    all tests but those of containers, which make test-docker runs"
-	@echo "make check   style, types, import contracts, generated code"
+	@echo "make check   style, types, import contracts, generated code, the documentation's links"
+	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
@@ -37,10 +38,16 @@ check: .venv/synced
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
+	@$(MAKE) --no-print-directory docs
 	@for part in core privacy client shuffler analyst accountant; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done
 	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp python .ci/import_all.py shuffledp
+
+# Warnings are errors, and so is anything that a page would load from elsewhere.
+docs: .venv/synced
+	$(RUN) sphinx-build --quiet --fail-on-warning --keep-going -c docs/site -d out/site-cache docs out/site
+	$(RUN) python docs/site/offline.py out/site
 
 bench: .venv/synced
 	$(RUN) python -m bench

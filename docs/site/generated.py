@@ -1,0 +1,61 @@
+"""What the site shows and no page can say by hand: commands, documents, errors, the library, pictures.
+
+A page asks for it by a comment in a line of its own, `<!-- generated: commands -->`, which a reader of the plain file
+does not see. Each is made from the running code at every build, so none can be out of date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.typing import ExtensionMetadata
+
+import commands_page
+import documents_page
+import errors_page
+import library_page
+import pictures
+
+MAKERS: Final[dict[str, Callable[[], str]]] = {
+    "commands": commands_page.page,
+    "documents": documents_page.page,
+    "errors": errors_page.page,
+    "library": library_page.page,
+    "three models": pictures.three_models,
+    "crowd": pictures.crowd,
+}
+"""What can be asked for; each gives Markdown."""
+
+_PLACE: Final = re.compile(r"^<!-- generated: (.+) -->$", flags=re.MULTILINE)
+_ANCHOR: Final = re.compile(r'^<a id="([\w-]+)"></a>', flags=re.MULTILINE)
+_SOURCE: Final = re.compile(r"\]\([\w./-]*references\.md#([\w-]+)\)")
+
+
+def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Puts what was asked for into a page that Sphinx has read, in place. `KeyError` where nobody makes it.
+
+    The anchors of docs/references.md are plain HTML, as forges want them; here they become targets that Sphinx
+    checks, so that a citation of a source that is not listed fails the build.
+    """
+    text = _PLACE.sub(lambda found: MAKERS[found[1]](), source[0])
+    source[0] = _SOURCE.sub(r"](#\1)", _ANCHOR.sub(r"(\1)=\n", text))
+
+
+def never_up_to_date(
+    _app: Sphinx, env: BuildEnvironment, _added: set[str], _changed: set[str], _removed: set[str]
+) -> list[str]:
+    """The pages to read at every build: their files may be as they were, and the code that they show may not."""
+    return [page for page in env.found_docs if _PLACE.search(Path(env.doc2path(page)).read_text())]
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Sphinx's entry point of an extension."""
+    app.connect("source-read", fill)
+    app.connect("env-get-outdated", never_up_to_date)
+    app.connect("autodoc-process-docstring", library_page.read_docstring)
+    return {"parallel_read_safe": True}

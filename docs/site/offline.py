@@ -1,0 +1,60 @@
+"""Fails when a page of the site would load anything from elsewhere: `python docs/site/offline.py FOLDER`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+
+_LOADING: Final = {
+    "audio",
+    "embed",
+    "iframe",
+    "image",
+    "img",
+    "input",
+    "link",
+    "object",
+    "script",
+    "source",
+    "use",
+    "video",
+}
+"""What a browser fetches by itself; a link that a reader follows is not among it."""
+
+_ELSEWHERE: Final = re.compile(r"\s*(https?:)?//", flags=re.IGNORECASE)
+_IN_STYLE: Final = re.compile(r"""(?:url\(\s*|@import\s+)["']?(?:https?:)?//""", flags=re.IGNORECASE)
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes what the tag would load from elsewhere."""
+        for name, value in attrs:
+            if value and name == "style" and _IN_STYLE.search(value):
+                self.loaded.append(value)
+            if tag in _LOADING and name in {"data", "href", "poster", "src", "srcset", "xlink:href"} and value:
+                self.loaded += [value] if _ELSEWHERE.match(value) else []
+
+
+def from_elsewhere(folder: Path) -> list[str]:
+    """A line for each address outside the site that one of its pages or styles would load."""
+    found = []
+    for file in sorted(folder.rglob("*.html")):
+        page = _Page()
+        page.feed(file.read_text())
+        found += [f"{file} loads {address}" for address in page.loaded]
+    return found + [
+        f"{file} loads what is elsewhere" for file in folder.rglob("*.css") if _IN_STYLE.search(file.read_text())
+    ]
+
+
+if __name__ == "__main__":
+    (site,) = sys.argv[1:]
+    loaded = from_elsewhere(Path(site))
+    sys.exit("\n".join(loaded) or 0)

@@ -1,0 +1,96 @@
+"""The pictures of the explanation, drawn at build time from what `shuffledp` itself computes.
+
+They stand in the page as SVG, in the colours of its text, so that one picture serves light and dark, and no
+file has to be loaded.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+from shuffledp.cli import app
+
+CROWDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
+"""Numbers of users, evenly spread on a logarithmic scale."""
+
+_TEXT: Final = "#010203"
+"""What is drawn in this colour, which nothing else has, becomes the colour of the page's text."""
+
+_LOCAL, _SHUFFLE, _CENTRAL = "#e07a1f", "#2a8fc9", "#5d9e5d"
+"""Readable on white as on black, and told apart by people who see red and green alike."""
+
+_STYLE: Final[dict[Any, Any]] = {
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _TEXT),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 12,
+    "svg.hashsalt": "shuffledp",
+}
+
+
+def three_models() -> str:
+    """The error of a count at ε = 1, δ = 1e-6 against the number of users, in the three models of trust."""
+    local = [_asked("certify", "one-bit-mean", "--epsilon0=1", "--max-value=1", f"--users={n}") for n in CROWDS]
+    shuffle = [_asked("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}") for n in CROWDS]
+    discrete_laplace = math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1))
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty("standard error, in people")
+        _line(axes, [answer["standard_error"] for answer in local], "local: nobody is trusted", _LOCAL)
+        _line(axes, [answer["standard_error"] for answer in shuffle], "shuffle: one of the nodes is trusted", _SHUFFLE)
+        _line(axes, [discrete_laplace] * len(CROWDS), "central: one party sees everything", _CENTRAL)
+        return _inline(figure, "Local, shuffle and central model: the error of a count against the number of users")
+
+
+def crowd() -> str:
+    """What shuffling makes of reports with ε0 = 1 each, against the number of users."""
+    answers = [_asked("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}") for n in CROWDS]
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty("ε")
+        _line(axes, [1.0] * len(CROWDS), "one report alone: ε0", _LOCAL)
+        _line(axes, [answer["epsilon"]["certified"] for answer in answers], "shuffled: ε certified", _SHUFFLE)
+        return _inline(figure, "The certified ε falls with the number of users")
+
+
+def _asked(*words: str) -> dict[str, Any]:
+    """What the command prints as JSON: the picture shows what a reader gets who types it."""
+    said = CliRunner().invoke(app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False)
+    answer: dict[str, Any] = json.loads(said.stdout)
+    return answer
+
+
+def _empty(quantity: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.4, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xscale="log", yscale="log", xlabel="users", ylabel=quantity)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    return figure, axes
+
+
+def _line(axes: Axes, values: Sequence[float], label: str, colour: str) -> None:
+    axes.plot(CROWDS, values, color=colour, lw=2.5, label=label)
+
+
+def _inline(figure: Figure, title: str) -> str:
+    figure.axes[0].legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=11)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    drawn = buffer.getvalue()
+    drawn = drawn[drawn.index("<svg") :].replace(_TEXT, "currentColor")
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(
+        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>',
+        rf'<svg class="drawn" role="img" viewBox="\1"><title>{title}</title>',
+        drawn,
+    )
+    return f"````{{raw}} html\n{drawn}\n````"
