@@ -1,4 +1,4 @@
-"""From a randomised answer to exactly m messages `symbol || tag`, whatever the answer was (invariant 7).
+"""Encoding of a randomised answer as exactly m messages `symbol || tag`, whatever the answer is (invariant 7).
 
 docs/protocol.md, section "Onions".
 """
@@ -10,11 +10,10 @@ from shuffledp_core.randomness import RandomBytes
 
 
 def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
-    """The m symbols that say `answer`.
+    """The m symbols that encode `answer`.
 
     A single message over a larger alphabet carries the answer itself; otherwise it is the fixed-length unary code
-    of Athanasiou et al. 2025, the ones first. Their order is lost in the shuffle and tells nothing to whoever sees it
-    before.
+    of Athanasiou et al. 2025, ones first. Their fixed order tells nothing beyond `answer`, and the shuffle removes it.
 
     Args:
         geometry: lengths of the round.
@@ -22,7 +21,7 @@ def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
         answer: a symbol, or a number of ones.
 
     Raises:
-        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one).
+        ValueError: the answer does not fit (our own misuse: `randomise` never gives one that does not).
     """
     if geometry.messages_per_user == 1:
         if not 0 <= answer < alphabet:
@@ -34,7 +33,7 @@ def symbols(geometry: Geometry, alphabet: int, answer: int) -> list[int]:
 
 
 def encode(geometry: Geometry, alphabet: int, answer: int, source: RandomBytes) -> list[bytes]:
-    """m plain messages of `geometry.plain_bytes`: the symbol big endian, then a tag from `source` each.
+    """The m plain messages of `geometry.plain_bytes`: each a big-endian symbol and a tag from `source`.
 
     Errors as `symbols`.
     """
@@ -42,12 +41,12 @@ def encode(geometry: Geometry, alphabet: int, answer: int, source: RandomBytes) 
 
 
 def pack(geometry: Geometry, answers: list[int]) -> bytes:
-    """Symbols as they stand in the messages, one after the other."""
+    """Concatenated symbols, encoded as in the messages."""
     return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
 
 
 def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
-    """Each of the packed symbols with its tag: the plain messages."""
+    """Plain messages: each of the packed symbols with a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
     tags = source(TAG_BYTES * count)
