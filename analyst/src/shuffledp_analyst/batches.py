@@ -1,4 +1,4 @@
-"""Receiving the final batch: a stream of chunks into a file, verified before anybody hears of it."""
+"""Reception of the final batch: a stream of chunks into a file, verified before it counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp_proto.v1 import batch_pb2
 
 
 async def read_header(parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> bytes:
-    """The signed header that a stream begins with; `BadBatchError` when it begins otherwise."""
+    """Reads the signed header at the start of a stream; `BadBatchError` when it begins otherwise."""
     async for part in parts:
         if part.WhichOneof("part") == "header":
             return part.header
@@ -24,7 +24,7 @@ async def read_header(parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> bytes:
 
 
 async def spool(parts: AsyncIterable[batch_pb2.AddBatchRequest], length: int, path: Path) -> str:
-    """Writes the chunks behind the header to `path` and syncs it; their digest.
+    """Writes the chunks behind the header to `path` and syncs it; returns their SHA-256 in hex.
 
     The file is removed unless every part is a chunk at the next offset and all of `length` bytes arrived.
 
@@ -49,7 +49,7 @@ async def spool(parts: AsyncIterable[batch_pb2.AddBatchRequest], length: int, pa
 
 
 async def let_through(parts: AsyncIterable[batch_pb2.AddBatchRequest], length: int) -> None:
-    """Reads the chunks of a batch that is here already and throws them away.
+    """Reads and discards the chunks of a batch that is here already.
 
     A sender that is answered while it writes may take the answer for a failure, and would send it all for ever.
 
