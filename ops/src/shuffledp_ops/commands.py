@@ -1,4 +1,4 @@
-"""The operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
+"""Operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
 
 from __future__ import annotations
 

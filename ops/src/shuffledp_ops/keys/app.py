@@ -1,4 +1,4 @@
-"""`shuffledp keys`: the keys of a deployment, and its devices. Each command's code is imported when it runs."""
+"""Commands of `shuffledp keys`: keys and devices of a deployment. Each command's code is imported when it runs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def init(
 
 @keys_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
-    """Who is in a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
+    """Shows the parties of a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
     import datetime as dt
 
     from rich.console import Console

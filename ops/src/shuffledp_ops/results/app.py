@@ -1,4 +1,4 @@
-"""`shuffledp results`: the rounds of a deployment, one with all it rests on, and many as a table for programs."""
+"""Commands of `shuffledp results`: list the rounds of a deployment, show one, export many as a table."""
 
 from __future__ import annotations
 
