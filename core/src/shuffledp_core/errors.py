@@ -166,7 +166,7 @@ class TooFewReportsError(RoundFailed):
 
 
 class CountMismatchError(RoundFailed):
-    """What the last node delivered is not what the entry node accepted."""
+    """The last node's batch does not match the reports that the entry node accepted."""
 
 
 class ExpiredTLSCertificateError(ConfigError, UnreachableError):

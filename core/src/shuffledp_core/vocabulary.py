@@ -1,4 +1,4 @@
-"""Words that several parties write and compare: the stages of a certificate and the names of rounds."""
+"""Shared vocabulary of the parties: the stages of a certificate and the form of round ids."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ FINAL: Final = "final"
 """A certificate issued after a round, for the reports that were mixed."""
 
 ROUND_ID: Final = re.compile(r"[0-9a-f]{16,64}")
-"""What a round id matches as a whole: lower-case hex digits."""
+"""Pattern of a whole round id: lower-case hex digits."""

@@ -178,7 +178,7 @@ _GONE: Final = {
 
 
 _ENDED: Final = "CERTIFICATE_VERIFY_FAILED: certificate has expired"
-"""What gRPC's TLS says of the other side's certificate, or of the authority above it."""
+"""Text of gRPC's TLS error for an expired certificate of the other side, or of the authority above it."""
 
 
 def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
