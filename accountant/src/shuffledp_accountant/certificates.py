@@ -94,6 +94,7 @@ def certificate(
         raise ValueError(f"stage must be {PLAN!r} or {FINAL!r}, not {stage!r}")
     bounds, setting = analysis.bounds, cost.setting
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
+    # What the round itself disproves: more users cheated, or fewer honest reports are left, than the plan assumed.
     refuted = dishonest > plan.colluding or setting.honest < plan.min_reports - plan.colluding
     holds = bounds.certified <= plan.epsilon and not refuted
     return Certificate(

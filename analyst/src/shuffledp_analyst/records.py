@@ -147,6 +147,7 @@ class Records:
 
     def fail(self, round_id: str, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""
+        # Before the result: once a round has failed for everybody, no board of it may be left on this disk.
         folder = self._path(round_id)
         for name in ("batch.part", "batch", "board"):
             (folder / name).unlink(missing_ok=True)

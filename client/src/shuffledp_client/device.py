@@ -27,7 +27,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import load_roster, verify_from
 
 POLL_SECONDS: Final = 0.5
-"""Between two questions for a result that is not there yet."""
+"""Interval between two questions for a result that is not there yet."""
 
 
 @dataclass(frozen=True)

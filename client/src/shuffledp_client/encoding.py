@@ -49,6 +49,7 @@ def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes
     """Plain messages: each of the packed symbols with a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
+    # Random, so that on the board nobody but the sender can tell whose they are.
     tags = source(TAG_BYTES * count)
     return [
         packed[width * place : width * (place + 1)] + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]

@@ -153,6 +153,7 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     population = roster.population(evidence.credential.signer)
     enrolment = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
+    # The same digest means the same envelope, and that opens to no other messages under the round keys.
     envelope = seal(geometry, round_id, documents.public_keys, evidence.symbols, evidence.seed)
     try:
         who = check_submission(round_id, population.name, enrolment, evidence.credential, evidence.claim, envelope)

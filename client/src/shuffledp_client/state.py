@@ -33,14 +33,14 @@ from shuffledp_core.errors import (
 )
 
 KEPT_BYTES: Final = 64 * 2**20
-"""Of all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
+"""Limit for all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One round's submission, and the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt: seed and symbols give it again.
+        submission: without its envelope once there is a receipt: it can be sealed again from seed and symbols.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.

@@ -100,7 +100,7 @@ def prepare(
         UsageError: the value is outside the round's domain.
     """
     spec, geometry = verified.mechanism, verified.geometry
-    # Not from the seed: whoever is shown the seed as evidence could otherwise undo the randomisation.
+    # Not from the seed, which evidence reveals: with it the randomisation could be undone.
     answer = randomise(spec, value, RandomIntegers(random))
     packed, seed = pack(geometry, symbols(geometry, spec.alphabet, answer)), random(SEED_BYTES)
     envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)

@@ -52,7 +52,7 @@ class PortInUseError(ConfigError):
 
 
 class DocumentError(ShuffleDPError):
-    """A signed document cannot be believed. Whoever signed or relayed it is at fault."""
+    """A signed document cannot be believed. Its signer or a relay is at fault."""
 
 
 class SignatureError(DocumentError):
@@ -154,7 +154,7 @@ class RoundStateError(ShuffleDPError):
 
 
 class UnknownRoundError(RoundStateError):
-    """Nobody here knows this round: never prepared, already deleted, or another deployment's."""
+    """The round is unknown here: never prepared, already deleted, or another deployment's."""
 
 
 class RoundFailed(ShuffleDPError):  # noqa: N818

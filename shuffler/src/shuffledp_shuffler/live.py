@@ -116,7 +116,7 @@ class LiveRound:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
             log.exception("a failed round could not be tidied up", round=record.round_id, reason=str(refused))
-        self.adopt(record)
+        self.adopt(record)  # whatever the disk says: this process does not go on with the round
 
     async def stop(self) -> None:
         """Ends everything that works on the round; its files are left alone from here on."""
@@ -135,7 +135,7 @@ class LiveRound:
 
     def touch(self) -> None:
         """Wakes the watchers."""
-        self._changed.set()
+        self._changed.set()  # for all who wait now; those who come later wait for the next change
         self._changed = asyncio.Event()
 
     def snapshot(self) -> Snapshot:

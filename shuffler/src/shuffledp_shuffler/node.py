@@ -115,7 +115,7 @@ class MixNode:
                 continue
             self._rounds[folder.round_id] = live
             await self._resume(live, away)
-        await self._be_seen()
+        await self._be_seen()  # last: a crash while rounds are judged must not make an old copy look fresh
 
     async def shut(self) -> None:
         """Stops all work; everything is on disk."""
@@ -265,6 +265,7 @@ class MixNode:
             return live.record.accepted
 
     async def _close_open(self, live: LiveRound) -> None:
+        # A crash before the commit finds the round OPEN and the spool taking submissions: the close is asked for again.
         accepted = await live.require_spool().close()
         try:
             closed = live.record.closed(accepted, live.require_terms().manifest.min_reports)

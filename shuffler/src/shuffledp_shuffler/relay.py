@@ -68,6 +68,7 @@ class Relay:
             try:
                 return await self._attempt(target, header, path, started, progress)
             except NodeFault as error:
+                # By exact class: a refusal, such as `BadBatchError`, is a `NodeFault` too and would be the same again.
                 if type(error) not in {UnreachableError, BusyError, ExpiredTLSCertificateError, NodeFault}:
                     raise
                 if time.monotonic() + pause >= deadline:

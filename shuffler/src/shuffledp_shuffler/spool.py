@@ -192,7 +192,7 @@ class Spool:
             self._commit(group)
         except (OSError, sqlite3.Error) as error:
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+                self._database.execute("ROLLBACK")  # bytes already written lie beyond the count and are overwritten
             failure = NodeFault(f"the submission could not be stored ({error}); send it again later")
             for request in group:
                 request.outcome = failure
@@ -211,7 +211,7 @@ class Spool:
             written = 0
             while written < len(data):
                 written += os.pwrite(self._file, memoryview(data)[written:], offset + written)
-            os.fdatasync(self._file)
+            os.fdatasync(self._file)  # before COMMIT, from which on these envelopes count
         self._database.execute("COMMIT")
         self._accepted += len(fresh)
         self._count(len(fresh))

@@ -181,6 +181,7 @@ class Store:
         for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):
             erase(path)
         for path in list(self._rounds.iterdir()):
+            # Never named, so never promised to anybody; or discarded, and killed before all of it was erased.
             if path.name.startswith(_NEW) or (self._discards / f"{path.name}.json").exists():
                 erase_folder(path)
             else:

@@ -92,7 +92,7 @@ class Uploads:
             raise BusyError(f"{self._waiting} submissions wait for a place here; send it again later")
         self._waiting += 1
         try:
-            async with self._head:
+            async with self._head:  # only the first in line looks for room: small envelopes never starve a large one
                 while self._full(length):
                     self._room.clear()
                     await self._room.wait()

@@ -135,6 +135,7 @@ class Work:
                 lambda sent: live.progress(sent // width, total),
             )
         self.metrics.batch_bytes.labels("out").inc(total * width)
+        # Killed before this commit, the node sends the batch again, which does no harm.
         await live.commit(live.record.relayed(time.monotonic() - started))
         await in_thread(live.folder.erase_consumed, live.record.phase)
         structlog.get_logger().info("round relayed", round=record.round_id, records=total)

@@ -119,6 +119,7 @@ class Ledger:
         """
         budget = self._budget(asked.population)
         while True:  # ends: whenever we start again, somebody else's change was committed
+            # The snapshot first: a charge made after it changes the revision, so that the commit below fails.
             revision, standing = self._snapshot(asked.population)
             known = self.find(asked.round_id)
             if known is not None:
@@ -195,7 +196,7 @@ class Ledger:
         Args:
             population: one with a budget.
             after: the page begins behind this entry.
-            most: at most so many, and at most `MOST_ENTRIES`.
+            most: largest number of charges, at most `MOST_ENTRIES`.
 
         Raises:
             UsageError: no budget for the population.

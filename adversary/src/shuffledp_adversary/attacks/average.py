@@ -89,6 +89,7 @@ def run_average(
         fresh = [work.run(f"one user, answer {x}", partial(daily_answers, x, shown), singles) for x in (0, 1)]
         kept = [work.run(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles) for x in (0, 1)]
         totals = [work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials) for x in (0, 1)]
+    # The best guess from independent answers to one question is the majority's.
     right_fresh = np.concatenate((2 * fresh[0] <= shown, 2 * fresh[1] > shown))
     right_kept = np.concatenate((kept[0] <= 0, kept[1] > 0))
     small = _Small(users, delta, confidence, shown, totals)

@@ -135,6 +135,7 @@ def _threshold(spec: GeoShuffle, users: int) -> int:
     """Threshold of the largest number from which on k is guessed: least error under the exact law of the noise."""
     points = np.arange(1, spec.max_value + 1, dtype=np.float64)
     others = (users - 1) * np.log(_below(spec, points))
+    # P(largest >= point | far user at 0) + P(largest < point | far user at k)
     wrong = -np.expm1(others + np.log(_below(spec, points))) + np.exp(others) * _below(spec, points - spec.max_value)
     return int(points[int(np.argmin(wrong))])
 

@@ -61,6 +61,7 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
         found = places >= 0
         senders = np.full(len(came), NOBODY, dtype=np.int64)
         senders[places[found]] = left[found]
+        # As if the nodes between the two logs had kept the order; to be tried only where they dropped nothing.
         placed = kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
         placed[places[found]] = kept[found]
         after = "the board" if following is None else following.header.node

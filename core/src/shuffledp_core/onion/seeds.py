@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from shuffledp_core.randomness import RandomBytes
 
 SEED_BYTES: Final = 32
-"""From the operating system, for one submission and no other."""
+"""Length of a seed, drawn from the operating system for one submission and no other."""
 
 _START: Final = bytes(16)
 """Block counter and nonce. The nonce may be constant because every key, here a seed, is used for one stream only."""

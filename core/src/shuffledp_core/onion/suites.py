@@ -71,7 +71,7 @@ class SealedBox:
     """
 
     name: str = "sealed-box"
-    overhead: int = 32 + 16
+    overhead: int = 32 + 16  # ephemeral public key, Poly1305 tag
     public_key_bytes: int = 32
     private_key_bytes: int = 32
     reproducible: bool = True
@@ -126,7 +126,7 @@ class Hpke:
     """RFC 9180 base mode, single shot, HKDF-SHA256 and ChaCha20-Poly1305; `info` enters the key schedule."""
 
     name: str = "hpke"
-    overhead: int = 32 + 16
+    overhead: int = 32 + 16  # encapsulated key, Poly1305 tag
     public_key_bytes: int = 32
     private_key_bytes: int = 32
     reproducible: bool = False
@@ -175,9 +175,9 @@ _DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is dam
 
 _HYBRID: Final = Hpke(
     name="hpke-mlkem768-x25519",
-    overhead=1088 + 32 + 16,
+    overhead=1088 + 32 + 16,  # ML-KEM-768 ciphertext, X25519 key, Poly1305 tag
     public_key_bytes=1184 + 32,
-    private_key_bytes=64 + 32,
+    private_key_bytes=64 + 32,  # ML-KEM's seed, X25519 key
     hybrid=True,
 )
 _ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)

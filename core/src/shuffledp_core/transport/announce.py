@@ -24,7 +24,7 @@ MAX_WAITING: Final = 1000
 """Documents that wait for a broker that is away; the oldest go first, since everybody may ask the analyst."""
 
 REMIND_SECONDS: Final = 600.0
-"""Between two warnings about the broker."""
+"""Interval between two warnings about the broker."""
 
 ONLINE: Final = b"online"
 CORRUPT: Final = b"online, corrupt"

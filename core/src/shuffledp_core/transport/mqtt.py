@@ -79,7 +79,7 @@ async def connected(broker: BrokerConfig, will: Will | None = None) -> AsyncIter
 
 
 class Connection:
-    """One connection to a broker. One call at a time; after a `BrokerError` it is of no more use."""
+    """One connection to a broker. One call at a time; after a `BrokerError` it is unusable."""
 
     def __init__(self, broker: BrokerConfig, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._broker = broker

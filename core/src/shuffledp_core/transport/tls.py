@@ -31,7 +31,7 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),  # a taken port is an error, never a silently shared one
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: a stream of statuses may be silent for long
 )
 
 

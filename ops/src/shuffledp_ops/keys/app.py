@@ -19,8 +19,8 @@ def enrol(
     names: Annotated[list[str] | None, typer.Argument(help="Names of the clients.")] = None,
     *,
     population: PopulationOption = None,
-    count: Annotated[int, typer.Option(min=0, max=100_000, help="So many more, named by number.")] = 0,
-    prefix: Annotated[str, typer.Option(help="Of the names of --count.")] = "device",
+    count: Annotated[int, typer.Option(min=0, max=100_000, help="Number of further clients, named by number.")] = 0,
+    prefix: Annotated[str, typer.Option(help="Prefix of the names of --count.")] = "device",
     csv: Annotated[Path | None, typer.Option(help="Also those in the column `name` of this file.")] = None,
     days: Annotated[int | None, typer.Option(min=1, help="The credentials end by then; default: never.")] = None,
     settings: Annotated[

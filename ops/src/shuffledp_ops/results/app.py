@@ -20,7 +20,7 @@ Keys = Annotated[Path, typer.Argument(help="The deployment's key folder (roster.
 def list_(
     keys: Keys,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rounds, from the newest.")] = 20,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """The analyst's rounds, newest first: by its word, nothing is verified here."""

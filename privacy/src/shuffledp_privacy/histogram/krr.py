@@ -58,6 +58,8 @@ Curve = Callable[[float], float]
 def _certified(law: Law, honest: int) -> tuple[Curve, str]:
     if not _amplified(law, honest):
         return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
+    # K1 gives the adversary the other users' values and flags as well, a richer view than the histogram: one pair of
+    # laws then dominates every dataset.
     if ExactCells.affordable(law, honest):
         blanket: Curve = exact_cells(law, honest).blanket
         words = "hidden-flag blanket, exact sum (K1, K2)"
@@ -95,6 +97,7 @@ def _local(law: Law, epsilon: float) -> float:
 
 
 def _capped(law: Law, epsilon: float, curve: Curve) -> float:
+    # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics leave.
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
 
 

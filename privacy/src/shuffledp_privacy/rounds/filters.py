@@ -174,6 +174,7 @@ class Filters:
             raise CannotCertify(f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger delta")
         ours = GAUSSIAN_SHARE * delta
         kept = (1 - LEAK_SHARE) * ours
+        # The largest total cost that this filter admits; the leak is spread evenly over it.
         most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
         return cls(epsilon, delta, LEAK_SHARE * ours / most, (1 - GAUSSIAN_SHARE) * delta / epsilon)
 

@@ -95,6 +95,7 @@ class _Tail:
         losses = self.losses
         if self.theta > 0 and epsilon < losses[0]:
             return 1.0
+        # ε moved down, every loss up: their rounding can only raise δ.
         shown = -np.expm1(np.minimum(epsilon * (1 - 2.0**-50) - losses * (1 + 2.0**-50 * np.sign(losses)), 0.0))
         rounding = self.slack * math.exp(min(log_moment - self.theta * epsilon, 700.0))
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)

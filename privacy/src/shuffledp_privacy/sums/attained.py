@@ -60,6 +60,7 @@ class ClampedSum:
 
     def events(self, distance: int) -> tuple[Floats, Floats]:
         """Probabilities of all threshold events under one dataset and under the other, both orders."""
+        # Both tails and both orders of the datasets: the true δ is at least what any single event shows.
         near, far = self.law(0), self.law(distance)
         low = (np.cumsum(near), np.cumsum(far))
         high = (np.cumsum(far[::-1]), np.cumsum(near[::-1]))

@@ -77,12 +77,13 @@ class NoisySum:
         δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
         its smallest value is searched where the clamping term matters.
         """
+        # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
         own = np.array([self.local(int(d)) for d in distance])
         return np.where(epsilon >= own, 0.0, self._shuffled(distance, epsilon))
 
     def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""
-        if self.clamped >= 0.5:
+        if self.clamped >= 0.5:  # δ1 (1 + e^E) is 1 or more for every E
             return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):

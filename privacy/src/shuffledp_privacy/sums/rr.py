@@ -110,6 +110,7 @@ class BitShuffle:
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
+        # Attained by concrete datasets, and where the search begins: the cover below is sound whatever it begins with.
         probe = self._probes()
         found = least_epsilon(self._ends(probe), delta)[1]
         low = float((found / np.repeat(self._unit(probe), 2)).max())

@@ -187,7 +187,7 @@ class LoadTest:
             users = Users(connections, corpus, options.users, Backoff(attempts=options.attempts))
             with self._clock.stage("arrivals"):
                 timeline = await drive(intended, users.submit, partial(self._bar, "arrivals"))
-            after = await self._usage(verified)
+            after = await self._usage(verified)  # before the round closes: mixing is not part of the measured load
         calls = Calls(users.calls, dict(users.unanswered.most_common()))
         return Collected(timeline, calls, connections.handshakes, established, before, after)
 
