@@ -1,1 +1,1 @@
-"""Calibrates, certifies, and keeps the privacy budget."""
+"""The accountant: calibrates, certifies, and keeps the privacy budget."""

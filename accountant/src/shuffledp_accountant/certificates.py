@@ -1,6 +1,6 @@
-"""The certificate of a round: what it guarantees, in core's `Certificate`; `shuffledp_privacy.rechecking` checks one.
+"""Certificates of rounds, as core's `Certificate`; `shuffledp_privacy.rechecking` recomputes one.
 
-Pure: who signs and what time it is are the caller's. docs/accounting.md says what each `basis` rests on.
+Pure: signer and time are the caller's. docs/accounting.md says what each `basis` rests on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shuffledp_privacy.bounds import Setting
 
 
 def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
-    """What the plan costs with so many reports, `plan.colluding` of them dishonest. d_max defaults to the domain's.
+    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the domain's.
 
     Raises:
         UsageError: no honest report is left.
@@ -31,7 +31,7 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
 def final_cost(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float, losses: Losses = NO_LOSSES
 ) -> tuple[Cost, Analysis]:
-    """What the reports that arrived cost, and its analysis.
+    """Privacy cost of the reports that arrived, and its analysis.
 
     More honest reports than planned never weaken the guarantee, but they may weaken its bound (each further user
     may be clamped). Then the better of two true statements is made: the planned number of honest users is enough,
@@ -76,7 +76,7 @@ def certificate(
     lifetime: int,
     losses: Losses = NO_LOSSES,
 ) -> Certificate:
-    """The certificate of a round.
+    """Makes the certificate of a round, unsigned.
 
     Args:
         stage: `PLAN` or `FINAL`.
@@ -84,7 +84,7 @@ def certificate(
         round_id: hex.
         plan: what was asked for; its ε is what `holds` compares with.
         cost: mechanism and setting that the guarantee is for.
-        analysis: what the numerics say about `cost`.
+        analysis: the bounds computed for `cost`.
         account: the charge's place in the ledger.
         issued_at: milliseconds since 1970.
         lifetime: milliseconds from then on during which it may be relied upon.
@@ -94,6 +94,7 @@ def certificate(
         raise ValueError(f"stage must be {PLAN!r} or {FINAL!r}, not {stage!r}")
     bounds, setting = analysis.bounds, cost.setting
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
+    # What the round itself disproves: more users cheated, or fewer honest reports are left, than the plan assumed.
     refuted = dishonest > plan.colluding or setting.honest < plan.min_reports - plan.colluding
     holds = bounds.certified <= plan.epsilon and not refuted
     return Certificate(
@@ -159,7 +160,7 @@ def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[st
 
 
 def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]:
-    """Where the plan's own assumption is known to be wrong."""
+    """Lines of the basis that say where the plan's own assumption is known to be wrong."""
     if dishonest > plan.colluding:
         return (
             f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding users, and the board shows "

@@ -1,4 +1,4 @@
-"""`shuffledp-accountant --config FILE`: runs the accountant until SIGTERM or SIGINT."""
+"""Command line of the accountant's process: `shuffledp-accountant --config FILE`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from shuffledp_core.transport.service import run_until_signal
 app = typer.Typer(pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
     if wanted:
         typer.echo(f"shuffledp-accountant {version('shuffledp-accountant')}")
         raise typer.Exit
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
 ]
 
 

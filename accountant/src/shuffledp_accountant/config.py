@@ -1,4 +1,4 @@
-"""The accountant's configuration: budgets of populations, lifetime of certificates, and where the ledger is."""
+"""Configuration of the accountant: budgets of populations, lifetime of certificates, and place of the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_DAYS: Final = 3660
 
 
 class PopulationConfig(Section, frozen=True, kw_only=True):
-    """What a population may spend: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`).
+    """Privacy budget of a population: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`).
 
     `composition` is adaptive, unless it is known that no round's parameters depend on the results of earlier ones.
     """
@@ -33,7 +33,7 @@ class PopulationConfig(Section, frozen=True, kw_only=True):
 
 
 class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
-    """The accountant. `[populations.NAME]` tables hold the budgets.
+    """Configuration of an accountant. `[populations.NAME]` tables hold the budgets.
 
     `ledger` is a database URL; by default SQLite in the state folder. A certificate may be relied upon for
     `certificate_days` after the round's planned closing time.
@@ -49,5 +49,5 @@ class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def ledger_url(self) -> str:
-        """Where the ledger is: the environment's URL, else the file's, else ledger.db in the state folder."""
+        """URL of the ledger: the environment's, else the file's, else ledger.db in the state folder."""
         return os.environ.get(LEDGER_URL) or self.ledger or f"sqlite:///{self.state / 'ledger.db'}"

@@ -1,6 +1,6 @@
-"""What the accountant counts, and what every population has spent and has left.
+"""Metrics of the accountant: certificates given, and the budget of every population.
 
-A statement composes all rounds of a population, which takes up to seconds: it is made anew in the background after a
+A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the background after a
 change, never while somebody reads the page.
 """
 
@@ -17,14 +17,14 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.metrics import ServiceMetrics
 
 LOOK_SECONDS = 60.0
-"""How often the ledger is read without a change here: another accountant may write to the same database."""
+"""Interval at which the ledger is read without a change here: another accountant may write to the same database."""
 
 SILENT_SECONDS = 60.0
-"""After so long without an answer the ledger counts as away: a database that is frozen says nothing at all."""
+"""Time without an answer after which the ledger counts as away: a frozen database says nothing at all."""
 
 
 class AccountantMetrics(ServiceMetrics):
-    """The page of the accountant. ε in nats at the budget's δ; +Inf where no finite bound holds."""
+    """Metrics page of the accountant. ε in nats at the budget's δ; +Inf where no finite bound holds."""
 
     def __init__(self, config: AccountantConfig) -> None:
         super().__init__(config)
@@ -45,7 +45,7 @@ class AccountantMetrics(ServiceMetrics):
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """The ledger has changed: the figures are made anew soon."""
+        """Notes that the ledger has changed: the figures are recomputed soon."""
         self._changed.set()
 
     async def follow(
@@ -54,10 +54,10 @@ class AccountantMetrics(ServiceMetrics):
         statement: Callable[[str], Statement],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """For ever: shows the statement of every population, now, at every change and every `LOOK_SECONDS`.
+        """Shows the statement of every population, for ever: now, at every change and every `LOOK_SECONDS`.
 
-        A ledger that cannot be read, or says nothing for `silent_seconds`, leaves the old figures and is logged. The
-        one is tried again, the other is waited for: each try would hold another thread.
+        A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and is logged. The first
+        is tried again, the second is waited for: each try would hold another thread.
         """
         names = tuple(populations)
         while True:

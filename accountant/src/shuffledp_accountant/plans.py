@@ -1,4 +1,4 @@
-"""The check of a round plan before anything is computed or charged. docs/protocol.md, "Opening"."""
+"""Checks of a round plan before anything is computed or charged. docs/protocol.md, "Opening"."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import ROUND_ID
 
 MIN_NODES: Final = 2
-"""With one node there is nobody else who could be the honest one."""
+"""Fewest nodes of a route: a single one would have to be trusted."""
 
 MAX_REPORTS: Final = 10**9
-"""Largest round the numerics are made for."""
+"""Largest number of reports that the numerics are made for."""
 
 MAX_PLAN_EPSILON: Final = 100.0
 SMALLEST_DELTA: Final = 1e-12
-"""Below it floating point cannot bracket the truth."""
+"""Smallest δ: below it floating point cannot bracket the truth."""
 
 
 def check_round_id(round_id: str) -> None:
@@ -33,7 +33,7 @@ def check_round_id(round_id: str) -> None:
 
 
 def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPlan:
-    """The plan in these bytes, if this accountant can work on it.
+    """Parses a plan and checks that this accountant can work on it.
 
     1. The JSON is a `RoundPlan`, with its own rules on counts and times.
     2. Mechanism, size and the target lie in their ranges.

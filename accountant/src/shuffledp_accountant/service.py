@@ -1,4 +1,4 @@
-"""The accountant as a service: certify, settle, release, and what is left. docs/protocol.md, "Opening" and "Close".
+"""The accountant as a service: certify, settle, release, budget. docs/protocol.md, "Opening" and "Close".
 
 `Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC, with the numerics in
 threads so that the loop answers health checks and queries meanwhile.
@@ -51,7 +51,7 @@ from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 NAME: Final = "shuffledp_proto.v1.Accountant"
 
 MOST_READERS: Final = 4
-"""Queries of budgets at a time; others wait in the event loop, for as long as their callers do."""
+"""Most budget queries at a time; others wait in the event loop, for as long as their callers do."""
 
 _ANALYST: Final = frozenset({"analyst"})
 
@@ -61,14 +61,14 @@ RULES: Final = {
     f"/{NAME}/Release": _ANALYST,
     f"/{NAME}/GetBudget": frozenset({"analyst", OPERATOR, CLIENT}),
 }
-"""Who may call what."""
+"""Roles that may call each method."""
 
 
 class Accountant:
-    """Plans in, signed certificates out; every guarantee is charged before it is given. Thread-safe."""
+    """Turns plans into signed certificates; every guarantee is charged before it is given. Thread-safe."""
 
     def __init__(self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock) -> None:
-        """Everything but the network.
+        """Sets up everything but the network.
 
         Args:
             identity: signs certificates.
@@ -84,9 +84,9 @@ class Accountant:
         self._clock = clock
 
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
-        """The signed plan certificate; the same bytes for the same plan.
+        """Certifies a plan and charges its budget: the signed certificate, the same bytes for the same plan.
 
-        1. The plan is one that can be worked on.
+        1. The plan is usable.
         2. A round that is known gets its stored answer.
         3. Calibrate, and certify what was calibrated.
         4. Charge the ledger and store the signed certificate, both or neither.
@@ -124,11 +124,11 @@ class Accountant:
         return self._ledger.reserve(asked, signed)  # 4
 
     def settle(self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0) -> bytes:
-        """The signed final certificate for the reports that arrived; docs/protocol.md, "Close", docs/adr/0004.
+        """Certifies the reports that arrived, signed; docs/protocol.md, "Close", docs/adr/0004.
 
         1. A round that is settled for this number gets its stored answer.
-        2. The plan allows so many reports.
-        3. Every node of the route signed that it relayed exactly so many, and how many onions were dropped (core's
+        2. The plan allows that many reports.
+        3. Every node of the route signed that it relayed exactly that many, and how many onions were dropped (core's
            `check_headers`).
         4. Certify what really was mixed, replace the charge and store the certificate, both or neither.
 
@@ -139,7 +139,7 @@ class Accountant:
             TooFewReportsError: step 2, fewer than the plan's minimum.
             DocumentError: step 3, a header cannot be believed, or is for another round or position.
             CountMismatchError: step 3, a node counts otherwise.
-            CannotCertify: step 4, no sound bound for that number.
+            CannotCertify: step 4, no sound bound is known for that number.
             LedgerError: the database failed.
         """
         charge = self._ledger.charge(round_id)
@@ -150,8 +150,8 @@ class Accountant:
         _check_accepted(plan, accepted)  # 2
         mechanism = charge.cost.mechanism
         route = [self._roster.party(name) for name in plan.route]  # 3
-        words = [Signed.from_bytes(header) for header in headers]
-        losses = Losses(check_headers(words, route, round_id, mechanism.messages_per_user, accepted), invalid)
+        signed_headers = [Signed.from_bytes(header) for header in headers]
+        losses = Losses(check_headers(signed_headers, route, round_id, mechanism.messages_per_user, accepted), invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, cost, analysis.bounds.certified)
 
@@ -165,7 +165,7 @@ class Accountant:
         return self._ledger.settle(round_id, real, signed)
 
     def release(self, round_id: str, discards: Sequence[bytes]) -> None:
-        """Gives a reservation back. docs/adr/0003.
+        """Releases a reservation. docs/adr/0003.
 
         1. Every discard is signed by the node of the route it names.
         2. It is for this round, and says that nothing was forwarded.
@@ -193,7 +193,7 @@ class Accountant:
         self._ledger.release(round_id)
 
     def budget(self, population: str) -> Statement:
-        """What the population has spent and has left. Raises `UsageError` for one without a budget."""
+        """The population's budget, spent and left. Raises `UsageError` for one without a budget."""
         return self._ledger.statement(population)
 
     def page(self, population: str, after: int, most: int) -> tuple[Statement, list[Entry]]:
@@ -226,13 +226,13 @@ def _check_accepted(plan: RoundPlan, accepted: int) -> None:
 
 
 class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
-    """gRPC in front of an `Accountant`. Errors are typed by the server's interceptor."""
+    """gRPC service in front of an `Accountant`. The server's interceptor types the errors."""
 
     def __init__(self, accountant: Accountant, metrics: AccountantMetrics) -> None:
         self._accountant = accountant
         self._metrics = metrics
-        # One change at a time in this process: two would only compute one of the compositions in vain. Each comes to
-        # its end even when its caller hangs up: the release that follows must find what was still charged.
+        # One change at a time in this process: of two, one would compute its composition in vain. Each finishes even
+        # when its caller hangs up: the release that follows must find what was still charged.
         self._changing = asyncio.Lock()
         # Each query holds its place until its thread is done, so a database that is silent holds no more threads.
         self._reading = asyncio.Semaphore(MOST_READERS)
@@ -313,22 +313,23 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
 
 
 def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountant, Ledger]:
-    """The accountant of a configuration, and its ledger, to be closed.
+    """Opens the accountant of a configuration, and its ledger, which the caller closes.
 
     Raises:
         ConfigError: keys, budgets or the ledger's URL are wrong.
         LedgerError: the ledger is damaged or of another version.
     """
-    strangers = sorted(set(config.populations) - {population.name for population in roster.populations})
-    if strangers:
-        raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(strangers)}")
+    unknown = sorted(set(config.populations) - {population.name for population in roster.populations})
+    if unknown:
+        raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(unknown)}")
     identity = load_party(roster, "accountant", config.name, config.keys)
     try:
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
     budgets = {
-        name: Budget(one.epsilon, one.delta, one.adjacency, one.composition) for name, one in config.populations.items()
+        name: Budget(limit.epsilon, limit.delta, limit.adjacency, limit.composition)
+        for name, limit in config.populations.items()
     }
     ledger = Ledger.open(config.ledger_url, budgets, system_clock)
     lifetime = round(config.certificate_days * 86_400_000)
@@ -338,7 +339,7 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
 def create_service(
     config: AccountantConfig, roster: Roster, accountant: Accountant, metrics: AccountantMetrics
 ) -> Service:
-    """The gRPC server, not yet listening."""
+    """Makes the gRPC server, not yet listening."""
     servicer = AccountantServicer(accountant, metrics)
     return Service(
         config,

@@ -1,1 +1,1 @@
-"""Opens rounds, reads the shuffled messages, debiases, publishes."""
+"""The analyst: opens rounds, reads the shuffled messages, debiases, publishes."""

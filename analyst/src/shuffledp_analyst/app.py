@@ -1,4 +1,4 @@
-"""The analyst's parts put together from its configuration."""
+"""Construction of the analyst from its configuration."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shuffledp_core.transport.service import Service
 
 @dataclass(frozen=True)
 class Analyst:
-    """A server that is not started yet, and what must run beside it."""
+    """A server that is not started yet, and its background tasks."""
 
     service: Service
     background: tuple[Callable[[], Awaitable[None]], ...]
 
 
 def assemble(config: AnalystConfig) -> Analyst:
-    """The analyst of a configuration. Raises `ConfigError` for keys or a state folder that cannot be used."""
+    """Builds the analyst of a configuration. Raises `ConfigError` for unusable keys or an unusable state folder."""
     roster = load_roster(config.roster, config.root_key, config.state)
     identity = load_party(roster, "analyst", config.name, config.keys)
     metrics = AnalystMetrics(config)
@@ -58,5 +58,5 @@ def _open_records(config: AnalystConfig) -> Records:
 
 
 def _nowhere(topic: str, payload: bytes) -> None:
-    """Without a broker, clients ask the analyst itself."""
+    """A `publish` without a broker: clients ask the analyst itself."""
     del topic, payload

@@ -1,4 +1,4 @@
-"""`shuffledp-analyst --config FILE`: the analyst's process."""
+"""Command line of the analyst's process: `shuffledp-analyst --config FILE`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
     if wanted:
         typer.echo(f"shuffledp-analyst {version('shuffledp-analyst')}")
         raise typer.Exit
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
 ]
 
 

@@ -6,7 +6,7 @@ from shuffledp_core.config import BrokerConfig, ServiceConfig
 
 
 class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
-    """What the analyst needs beside the common keys. All times in seconds, above 0.
+    """Configuration of the analyst beside the common keys. All times in seconds, above 0.
 
     `broker`: where manifests and results are announced; None: nowhere.
     `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a restart).

@@ -1,4 +1,4 @@
-"""All rounds of this analyst: opening and finding them, and bringing interrupted ones to their end after a restart."""
+"""All rounds of an analyst: opens and finds them, and brings interrupted ones to their end after a restart."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from shuffledp_core.transport.receiving import batch_chunks, let_through, read_h
 from shuffledp_proto.v1 import batch_pb2
 
 BOARD_BYTES: Final = 2**16
-"""One piece of a board: what is kept for every reader that does not read."""
+"""Length of one piece of a board, held in memory for every slow reader."""
 
 
 class Coordinator:
-    """The analyst's rounds, running (in memory) and ended (on disk). One instance per process and state folder."""
+    """Rounds of an analyst, running (in memory) and ended (on disk). One instance per process and state folder."""
 
     def __init__(self, around: Surroundings, roster: Roster) -> None:
         self._around = around
@@ -57,7 +57,7 @@ class Coordinator:
         )
 
     async def run(self) -> None:
-        """Background task of the process: takes up what a crash interrupted, then waits for the first broken round.
+        """Background task of the process: resumes what a crash interrupted, then waits for the first broken round.
 
         A round that cannot even fail (its record cannot be written) takes the process down: after the restart the
         record says what to do. A record that cannot be read does not: it is set aside. Cancelling this stops all rounds
@@ -65,7 +65,7 @@ class Coordinator:
         """
         for round_id in self._around.records.unfinished():
             try:
-                life = self._taken_up(round_id)
+                life = self._resumed(round_id)
             except (DocumentError, UnknownRoundError, OSError) as error:
                 self._log.error("unreadable record set aside", round=round_id, reason=str(error))
                 with suppress(OSError):
@@ -101,8 +101,8 @@ class Coordinator:
 
         task.add_done_callback(over)
 
-    def _taken_up(self, round_id: str) -> Coroutine[Any, Any, None]:
-        """What is left to do for a round that an earlier process began.
+    def _resumed(self, round_id: str) -> Coroutine[Any, Any, None]:
+        """The remaining work of a round that an earlier process began.
 
         Raises:
             DocumentError, UnknownRoundError, OSError: its plan or its result cannot be read.
@@ -135,11 +135,11 @@ class Coordinator:
     # For the operator
 
     async def open(self, plan: bytes) -> tuple[str, bytes]:
-        """Opens a round from the JSON of a plan: its identifier and announcement.
+        """Opens a round from the JSON of a plan; returns its identifier and announcement.
 
         Raises:
             ConfigError: the plan is impossible.
-            ShuffleDPError: whatever made the opening fail; the round has then failed as any other.
+            ShuffleDPError: the opening failed, and the round with it.
         """
         checked = read_plan(plan, self._roster)
         round_id = secrets.token_hex(16)
@@ -151,12 +151,12 @@ class Coordinator:
         try:
             return round_id, await asyncio.shield(running.opened)
         except ShuffleDPError:
-            async for _ in running.progress.follow():  # until the nodes and the ledger are seen to
+            async for _ in running.progress.follow():  # until nodes and ledger are dealt with
                 pass
             raise
 
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
-        """The events of a round until its end; of an ended one only the end. `UnknownRoundError` for any other."""
+        """Yields the events of a round until its end; of an ended one only the end. Raises `UnknownRoundError`."""
         progress = self._progress.get(round_id)
         if progress is None:
             yield Event(ENDED, result=self.result(round_id))
@@ -165,7 +165,7 @@ class Coordinator:
             yield event
 
     def end_submissions(self, round_id: str) -> None:
-        """Closes now; harmless when the submissions have ended already."""
+        """Closes submissions now; harmless when they have ended already."""
         running = self._rounds.get(round_id)
         if running is not None:
             running.end_submissions()
@@ -182,13 +182,13 @@ class Coordinator:
         raise RoundStateError(f"round {round_id} has ended already")
 
     async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
-        """Rounds, newest first, and whether there are older ones; see `listing.page_of_rounds`."""
+        """A page of rounds, newest first, and True if there are older ones; see `listing.page_of_rounds`."""
         return await asyncio.to_thread(page_of_rounds, self._around.records, after, limit)
 
     # For the last node
 
     async def deliver(self, peer: str, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
-        """Takes the final batch of whichever round its header names.
+        """Takes the final batch of the round that its header names.
 
         Raises:
             AccessDenied: the caller is not the last node of that round.

@@ -1,4 +1,4 @@
-"""How a round ends: its result is announced, every node erases it, and the budget comes back where that is sound."""
+"""End of a round: its result is announced, every node erases it, and its budget is released where that is sound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp_core.transport.announce import manifest_topic, result_topic
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What every round of this analyst shares. `clock` gives milliseconds since 1970; `publish` takes topic, bytes."""
+    """Services shared by all rounds of an analyst. `clock` gives ms since 1970; `publish` takes topic and bytes."""
 
     config: AnalystConfig
     deployment: str
@@ -34,7 +34,7 @@ class Surroundings:
     metrics: AnalystMetrics
 
     def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
-        """The signed word that a round failed, and why; nothing else of it."""
+        """Signs a result that says that a round failed, and why; nothing else of it."""
         return self.identity.sign(
             Result(
                 deployment=self.deployment,
@@ -46,11 +46,11 @@ class Surroundings:
         )
 
     def withdraw(self, round_id: str) -> None:
-        """Clears the announcement on the broker: until its closing time a device would take the round for open."""
+        """Clears the announcement on the broker: until its closing time devices would take the round for open."""
         self.publish(manifest_topic(self.deployment, round_id), b"")
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
-        """Tells the broker and all followers the result that is on disk."""
+        """Announces the result that is on disk to the broker and all followers."""
         result = self.records.result(round_id)
         self.withdraw(round_id)
         self.publish(result_topic(self.deployment, round_id), result)
@@ -68,6 +68,7 @@ async def end_failed(
     discarding = Discarding(around, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
+        # On disk before anybody is told: a restarted analyst must not go on with a round that it has declared failed.
         around.records.fail(round_id, around.failed_result(round_id, error))
         around.metrics.rounds.labels(type(error).__name__).inc()
     around.announce_end(round_id, progress)
@@ -100,7 +101,7 @@ class Discarding:
         self._log = structlog.get_logger().bind(round=round_id)
 
     async def attempt(self) -> bool:
-        """One call to everybody who is missing; whether nothing is left to do."""
+        """Calls every node whose discard is missing once; True if nothing is left to do."""
         answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
         self._missing = [name for name, answered in zip(self._missing, answers, strict=True) if not answered]
         self._records.keep_discards(self._round_id, self._discards)  # devices ask for them, with the result
@@ -118,7 +119,7 @@ class Discarding:
         return True
 
     async def persist(self, seconds: float) -> None:
-        """Attempts until nothing is left to do, or for so many seconds."""
+        """Repeats `attempt` until nothing is left to do, or for `seconds`."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + seconds, RETRY_SECONDS
         while not await self.attempt():

@@ -1,4 +1,4 @@
-"""Pages of the rounds that an analyst knows, for its operator."""
+"""Paged list of an analyst's rounds, for its operator."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ShuffleDPError, UnknownRoundError
 
 MOST_ROUNDS: Final = 100
-"""Rounds of a page: at some 200 bytes each it stays far below gRPC's largest message, 4 MiB."""
+"""Most rounds of a page: at some 200 bytes each it stays far below gRPC's largest message, 4 MiB."""
 
 MOST_LETTERS: Final = 100
-"""Of a name in a summary."""
+"""Longest name in a summary, in characters."""
 
 RUNNING: Final = "running"
 UNREADABLE: Final = "unreadable"
@@ -22,7 +22,7 @@ UNREADABLE: Final = "unreadable"
 
 @dataclass(frozen=True)
 class Summary:
-    """One round in a line; see `RoundSummary` in analyst.proto."""
+    """Summary of one round; see `RoundSummary` in analyst.proto."""
 
     round_id: str
     opened_at: int
@@ -34,7 +34,7 @@ class Summary:
 
 
 def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summary], bool]:
-    """The newest rounds, and whether there are older ones.
+    """A page of rounds, newest first, and True if there are older ones.
 
     Args:
         records: of this analyst.

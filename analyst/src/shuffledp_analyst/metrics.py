@@ -1,4 +1,4 @@
-"""What the analyst counts, and how the newest round stands at every node: who waits for whom.
+"""Metrics of the analyst, and the state of the newest round at every node.
 
 Series of one round would grow without end if they named the round, so there is one set of them, for the round that
 was opened last; it keeps its last figures when that round has ended. The log and the results name rounds.
@@ -28,7 +28,7 @@ PUBLISHED: Final = "published"
 
 
 class AnalystMetrics(ServiceMetrics):
-    """The page of the analyst, but for what `NewestRound` looks up."""
+    """Metrics page of the analyst, except for what `NewestRound` looks up."""
 
     def __init__(self, config: AnalystConfig) -> None:
         super().__init__(config)
@@ -40,7 +40,7 @@ class AnalystMetrics(ServiceMetrics):
 
 @dataclass(frozen=True)
 class View:
-    """A round as the page shows it; everything in it is only read."""
+    """Read-only view of a round for the metrics page."""
 
     round: Round
     statuses: Mapping[str, NodeStatus]
@@ -59,7 +59,7 @@ class NewestRound(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """See `prometheus_client.registry.Collector`."""
-        stages = Counter(one.stage for one in self._running())
+        stages = Counter(running.stage for running in self._running())
         rounds = GaugeMetricFamily("shuffledp_analyst_rounds", "Rounds in work", labels=["stage"])
         for stage in Stage:
             rounds.add_metric([stage], stages[stage])
@@ -77,7 +77,7 @@ def _round(view: View) -> Iterable[GaugeMetricFamily]:
         stages.add_metric([stage], stage is view.round.stage)
     yield stages
     counts = {
-        "accepted": next((one.done for one in view.events() if one.stage == ACCEPTING), 0),
+        "accepted": next((event.done for event in view.events() if event.stage == ACCEPTING), 0),
         "min": view.round.plan.min_reports,
         "max": view.round.plan.max_reports,
     }
@@ -108,7 +108,7 @@ def _nodes(view: View) -> Iterable[GaugeMetricFamily]:
 
 
 def _seconds(view: View) -> GaugeMetricFamily:
-    """Finished stages; `node` is empty for those of the analyst itself."""
+    """Durations of finished stages; `node` is empty for those of the analyst itself."""
     seconds = GaugeMetricFamily(
         "shuffledp_analyst_stage_seconds", "Seconds of a finished stage, newest round", labels=["stage", "node"]
     )

@@ -1,6 +1,6 @@
-"""What the analyst checks before a round is announced, and the manifest it signs. Pure.
+"""The analyst's checks before a round is announced, and the manifest it signs. Pure.
 
-docs/protocol.md, section "Opening". Nothing that another party answers is passed on unverified.
+docs/protocol.md, section "Opening". No answer of another party is passed on unverified.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_SYMBOLS: Final = 2**15
 
 
 def read_plan(data: bytes, roster: Roster) -> RoundPlan:
-    """The operator's plan, checked against the roster.
+    """Parses the operator's plan and checks it against the roster.
 
     1. It parses strictly.
     2. Its population is in the roster.
@@ -77,7 +77,7 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
 def check_plan_certificate(
     signed: Signed, accountant: Party, deployment: str, round_id: str, plan: RoundPlan, closes_at: int
 ) -> Certificate:
-    """The accountant's word on the plan.
+    """Verifies the accountant's certificate of the plan.
 
     1. Signed by the accountant, for this round and deployment, at stage "plan".
     2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency, delta.
@@ -118,7 +118,7 @@ def check_plan_certificate(
 def check_final_certificate(
     signed: Signed, accountant: Party, plan: Certificate, accepted: int, losses: Losses
 ) -> Certificate:
-    """The accountant's word on the reports that arrived: the plan's certificate but for what depends on their number.
+    """Verifies the final certificate: the plan's, but for what depends on the number of reports that arrived.
 
     Raises:
         DocumentError: not the accountant's, or for other parameters.
@@ -172,7 +172,7 @@ def check_round_key(signed: Signed, node: Party, position: int, suite: str, cert
 
 
 def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
-    """The nodes that say in their round keys (checked before) that they are corrupt, in route order.
+    """Nodes that declare themselves corrupt in their (verified) round keys, in route order.
 
     Raises:
         PolicyRefusal: there are some, and the plan does not allow them.
@@ -194,7 +194,7 @@ def make_manifest(
     plan: RoundPlan,
     times: tuple[int, int],
 ) -> Manifest:
-    """The manifest of a round; `times` are opening and closing, in milliseconds.
+    """Makes the manifest of a round; `times` are opening and closing, in milliseconds since 1970.
 
     Raises:
         UsageError: the mechanism needs more messages per user than a round carries.

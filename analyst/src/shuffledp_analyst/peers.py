@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Peers:
-    """The other parties of the deployment, as the analyst calls them. Errors are typed; see `rpc_errors`."""
+    """Calls to the other parties of the deployment. Errors are typed; see `rpc_errors`."""
 
     def __init__(self, config: AnalystConfig, roster: Roster) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class Peers:
 
     @asynccontextmanager
     async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
-        """A channel to the party; errors in this block name it, because a result shows nothing else of them."""
+        """A channel to the party; errors in this block name it, because a result shows only their text."""
         async with channel_to(party, self._config.keys, self._roster) as channel:
             try:
                 async with translated(party.name):
@@ -71,43 +71,45 @@ class Peers:
                 raise type(error)(f"{party.name}: {error}") from error
 
     async def certify(self, round_id: str, plan: RoundPlan) -> Signed:
-        """The plan's certificate; the ledger is charged. Not verified yet."""
+        """Requests the plan's certificate, for which the ledger is charged. Not verified yet."""
         request = accountant_pb2.CertifyRequest(round_id=round_id, plan=to_json(plan))
         async with self._accountants() as stub:
             response = await stub.Certify(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
     async def settle(self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int) -> Signed:
-        """The final certificate, on the batch headers of all nodes in the route's order. Not verified yet."""
+        """Requests the final certificate, on the batch headers of all nodes in route order. Not verified yet."""
         request = accountant_pb2.SettleRequest(
-            round_id=round_id, accepted=accepted, headers=[one.to_bytes() for one in headers], invalid=invalid
+            round_id=round_id, accepted=accepted, headers=[header.to_bytes() for header in headers], invalid=invalid
         )
         async with self._accountants() as stub:
             response = await stub.Settle(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
     async def release(self, round_id: str, discards: Sequence[Signed]) -> None:
-        """Gives the reservation back."""
-        request = accountant_pb2.ReleaseRequest(round_id=round_id, discards=[one.to_bytes() for one in discards])
+        """Asks the accountant to release the reservation."""
+        request = accountant_pb2.ReleaseRequest(
+            round_id=round_id, discards=[discard.to_bytes() for discard in discards]
+        )
         async with self._accountants() as stub:
             await stub.Release(request, timeout=self._config.call_seconds)
 
     async def prepare(self, name: str, position: int, certificate: Signed, suite: str) -> Signed:
-        """A node's round key. Not verified yet."""
+        """Requests a node's round key. Not verified yet."""
         request = node_pb2.PrepareRoundRequest(certificate=certificate.to_bytes(), position=position, suite=suite)
         async with self._nodes(name) as stub:
             response = await stub.PrepareRound(request, timeout=self._config.call_seconds)
         return Signed.from_bytes(response.round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
-        """A node's countersignature. Not verified yet."""
+        """Requests a node's countersignature. Not verified yet."""
         request = node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
         async with self._nodes(name) as stub:
             response = await stub.SetManifest(request, timeout=self._config.call_seconds)
         return Signed.from_bytes(response.countersignature)
 
     async def close(self, name: str, round_id: str) -> int:
-        """Ends the submissions at the entry node; how many it accepted."""
+        """Ends the submissions at the entry node; returns the number it accepted."""
         async with self._nodes(name) as stub:
             response = await stub.CloseRound(
                 node_pb2.CloseRoundRequest(round_id=round_id), timeout=self._config.call_seconds
@@ -115,7 +117,7 @@ class Peers:
         return response.accepted
 
     async def delete(self, name: str, round_id: str) -> tuple[Signed, bool]:
-        """A node's discard, verified, and whether the node says that something left it."""
+        """Deletes a round at a node: its verified discard, and True if the node says that something left it."""
         async with self._nodes(name) as stub:
             response = await stub.DeleteRound(
                 node_pb2.DeleteRoundRequest(round_id=round_id), timeout=self._config.call_seconds
@@ -127,7 +129,7 @@ class Peers:
         return signed, discard.forwarded
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[NodeStatus]:
-        """A node's status at every change, across its restarts, until it says that it is done or has failed.
+        """Yields a node's status at every change, across its restarts, until it is done or has failed.
 
         Raises:
             UnreachableError: it was away longer than `recovery_seconds`.

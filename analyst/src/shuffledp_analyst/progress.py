@@ -1,4 +1,4 @@
-"""What followers of a round see: the newest event of every stage, then each change, until the end."""
+"""Progress of a round for its followers: the newest event of every stage, then each change, until the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED: Final = "failed"
 
 @dataclass(frozen=True)
 class Event:
-    """One stage at one party; `seconds` is 0 until the stage is over there. Only "ended" has a result."""
+    """Progress of one stage at one party; `seconds` is 0 until it is over there. Only "ended" has a result."""
 
     stage: str
     node: str = ""
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What a node says of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
+    """A node's status of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
 
     `done` of `total` records are through the present phase; `seconds` are those of finished phases. DONE comes with
     the signed header of the batch that was relayed, not verified yet.
@@ -50,12 +50,12 @@ class NodeStatus:
 
     @property
     def last(self) -> bool:
-        """Whether the round has ended at this node."""
+        """True if the round has ended at this node."""
         return self.phase in {DONE, FAILED}
 
 
 class Progress:
-    """The events of one round. A slow follower misses intermediate counts, never a stage."""
+    """Events of one round. A slow follower misses intermediate counts, never a stage."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, str], tuple[int, Event]] = {}
@@ -63,7 +63,7 @@ class Progress:
         self._changed = asyncio.Event()
 
     def report(self, event: Event) -> None:
-        """Replaces the newest event of its stage and party and wakes the followers, if it is news."""
+        """Replaces the newest event of its stage and party and wakes the followers, if it differs."""
         key = (event.stage, event.node)
         known = self._newest.get(key)
         if known is not None and known[1] == event:
@@ -82,7 +82,7 @@ class Progress:
         return [event for _, event in list(self._newest.values())]
 
     def report_work(self, node: str, status: NodeStatus) -> None:
-        """The mixing and relaying of one node, as its status tells it."""
+        """Reports the mixing and relaying of one node from its status."""
         for stage in (MIXING, RELAYING):
             seconds = status.seconds.get(stage, 0.0)
             if stage == status.phase:
@@ -92,13 +92,13 @@ class Progress:
                 self.report(Event(stage, node, total, total, seconds))
 
     async def follow(self) -> AsyncIterator[Event]:
-        """The state now, oldest change first, then every change; ends after "ended"."""
-        seen = 0
+        """Yields the newest events, oldest change first, then every change; ends after "ended"."""
+        latest = 0
         while True:
             changed = self._changed
             for version, event in sorted(self._newest.values(), key=lambda item: item[0]):
-                if version > seen:
-                    seen = version
+                if version > latest:
+                    latest = version
                     yield event
                     if event.stage == ENDED:
                         return

@@ -1,4 +1,4 @@
-"""The possible histogram nearest to an unbiased one: no negative counts, and the total that is known."""
+"""Projection of an unbiased histogram to the nearest one with no negative counts and the known total."""
 
 from __future__ import annotations
 

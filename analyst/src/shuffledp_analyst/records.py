@@ -1,15 +1,15 @@
-"""What survives a crash: one folder per round, files written whole or not at all.
+"""Rounds of the analyst on disk: one folder per round, files written whole or not at all.
 
     plan.json          first: the round exists and must be brought to an end
     announcement.json  the round was announced
     closing            the entry node may have been told to close: the batch may come
     header.json        the signed header of the final batch, written before `batch`
     batch.part         the final batch while it arrives; batch: it is complete
-    attempts           how often a process began to decode the complete batch, until one has
+    attempts           number of processes that began to decode the complete batch, until one has
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
     discards.json      the nodes' signed discards so far
-    finished           the nodes were told, the budget was seen to: nothing is left to do
+    finished           the nodes were told, the budget was dealt with: nothing is left to do
 
 The result is the commit point. A folder without one is a round that was interrupted: it goes on where its files leave
 it, and has failed if it was never announced. One that cannot be read is renamed to set-aside-<round>, and left alone.
@@ -32,7 +32,7 @@ from shuffledp_core.files import sync, write_atomic
 from shuffledp_core.vocabulary import ROUND_ID
 
 MAX_DISCARD_BYTES: Final = 4096
-"""Several times what a discard takes; a node signs its own text, and its length must not keep others' from devices."""
+"""Several times the length of a discard; an overlong one of one node must not keep those of others from devices."""
 
 
 class Records:
@@ -50,7 +50,10 @@ class Records:
         return self._folder / round_id
 
     def create(self, round_id: str, plan: RoundPlan) -> None:
-        """A new round, before anything is asked of anybody."""
+        """Records a new round, before any party is asked for anything.
+
+        The accountant charges the round's budget next: after a crash only this record knows whose charge to release.
+        """
         folder = self._path(round_id)
         folder.mkdir(mode=0o700)
         write_atomic(folder / "plan.json", to_json(plan))
@@ -61,35 +64,36 @@ class Records:
         return from_json(self._read(round_id, "plan.json"), RoundPlan)
 
     def keep_announcement(self, round_id: str, announcement: bytes) -> None:
-        """Remembers what was announced."""
+        """Records the announcement."""
         write_atomic(self._path(round_id) / "announcement.json", announcement)
 
     def announcement(self, round_id: str) -> bytes:
-        """What was announced; `UnknownRoundError` when nothing was."""
+        """The recorded announcement; `UnknownRoundError` when there is none."""
         return self._read(round_id, "announcement.json")
 
     def mark_closing(self, round_id: str) -> None:
-        """Remembers that the entry node is about to be told to close."""
+        """Records that the entry node is about to be told to close."""
         write_atomic(self._path(round_id) / "closing", b"")
 
     def is_closing(self, round_id: str) -> bool:
-        """Whether the entry node may have been told to close."""
+        """True if the entry node may have been told to close."""
         return (self._path(round_id) / "closing").exists()
 
     def batch_part(self, round_id: str) -> Path:
-        """Where the final batch arrives."""
+        """File in which the final batch arrives."""
         return self._path(round_id) / "batch.part"
 
     def commit_batch(self, round_id: str, header: Signed) -> Path:
-        """The batch behind this header has arrived, is verified and synced: its lasting place."""
+        """Commits a batch that has arrived, is verified and synced, with its header; returns its lasting place."""
         batch = self.batch(round_id)
+        # The header first: the batch counts from its rename on, and without a header nobody could say what it holds.
         write_atomic(batch.with_name("header.json"), header.to_bytes())
         self.batch_part(round_id).replace(batch)
         sync(batch.parent)
         return batch
 
     def batch(self, round_id: str) -> Path:
-        """Where the complete batch lies until it is published."""
+        """File of the complete batch until it is published."""
         return self._path(round_id) / "batch"
 
     def batch_header(self, round_id: str) -> Signed | None:
@@ -105,18 +109,18 @@ class Records:
         return Signed.from_bytes(self._read(round_id, "header.json")) if batch.exists() else None
 
     def count_attempt(self, round_id: str) -> int:
-        """How often the complete batch began to be decoded, this time included, and never was."""
+        """Counts an attempt to decode the complete batch; returns the number of attempts, this one included."""
         path = self._path(round_id) / "attempts"
         attempts = path.stat().st_size + 1 if path.exists() else 1
         write_atomic(path, bytes(attempts))
         return attempts
 
     def forget_attempts(self, round_id: str) -> None:
-        """The complete batch is decoded."""
+        """Records that the complete batch is decoded."""
         (self._path(round_id) / "attempts").unlink(missing_ok=True)
 
     def batch_bytes(self, round_id: str) -> int:
-        """Length of the complete batch, whether it is published already or not."""
+        """Length of the complete batch in bytes, published or not."""
         batch = self.batch(round_id)
         try:
             return batch.stat().st_size
@@ -124,7 +128,7 @@ class Records:
             return self.board(round_id).stat().st_size
 
     def publish(self, round_id: str, result: Signed) -> None:
-        """The batch becomes the public board and the round ends; after this returns it stays published.
+        """Makes the batch the public board and ends the round; after this returns it stays published.
 
         Raises:
             RoundFailed: the result is longer than any document may be; nothing was changed.
@@ -135,11 +139,13 @@ class Records:
                 f"the result would have {len(data)} bytes, and nobody reads a document of more than "
                 f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
             )
+        # The result, written last, is the commit point: a board without one is taken back by `batch_header`.
         batch.replace(batch.with_name("board"))
         write_atomic(batch.with_name("result.json"), data)
 
     def fail(self, round_id: str, result: Signed) -> None:
-        """The round ends without a board: whatever arrived is erased first."""
+        """Ends the round without a board: whatever arrived is erased first."""
+        # Before the result: once a round has failed for everybody, no board of it may be left on this disk.
         folder = self._path(round_id)
         for name in ("batch.part", "batch", "board"):
             (folder / name).unlink(missing_ok=True)
@@ -150,20 +156,20 @@ class Records:
         return self._read(round_id, "result.json")
 
     def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
-        """What the nodes of the route signed so far. One that is padded is left out: all travel beside the result."""
+        """Keeps the discards signed so far. An overlong one is left out: all travel beside the result."""
         short = [one for one in discards if len(one.to_bytes()) <= MAX_DISCARD_BYTES]
         write_atomic(self._path(round_id) / "discards.json", msgspec.json.encode(short))
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:
-        """What `keep_discards` kept last, one signed document each."""
+        """The discards that `keep_discards` kept last, one signed document each."""
         try:
             data = self._read(round_id, "discards.json")
         except UnknownRoundError:
             return ()
-        return tuple(one.to_bytes() for one in msgspec.json.decode(data, type=list[Signed]))
+        return tuple(discard.to_bytes() for discard in msgspec.json.decode(data, type=list[Signed]))
 
     def has_ended(self, round_id: str) -> bool:
-        """Whether there is a result."""
+        """True if the round has a result."""
         return (self._path(round_id) / "result.json").exists()
 
     def board(self, round_id: str) -> Path:
@@ -174,11 +180,11 @@ class Records:
         return path
 
     def finish(self, round_id: str) -> None:
-        """Nothing is left to do for this round."""
+        """Records that nothing is left to do for this round."""
         write_atomic(self._path(round_id) / "finished", b"")
 
     def newest_first(self) -> list[tuple[int, str]]:
-        """Every round there is: when it was opened (nanoseconds since 1970), and its identifier."""
+        """All rounds, newest first: opening time (nanoseconds since 1970) and identifier."""
         found = []
         for folder in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # killed before the plan was written: no round
@@ -187,7 +193,7 @@ class Records:
         return sorted(found, reverse=True)
 
     def unfinished(self) -> Iterator[str]:
-        """Rounds for which something is left to do after a restart; folders without a plan are swept away."""
+        """Rounds for which something is left to do after a restart; folders without a plan are removed."""
         for folder in sorted(self._folder.iterdir()):
             if not (ROUND_ID.fullmatch(folder.name) and folder.is_dir()) or (folder / "finished").exists():
                 continue
@@ -197,7 +203,7 @@ class Records:
                 shutil.rmtree(folder)
 
     def set_aside(self, round_id: str) -> Path:
-        """Puts the folder of a round that cannot be read where no later start finds it; its new place."""
+        """Renames the folder of an unreadable round so that no later start finds it; returns its new place."""
         aside = self._folder / f"set-aside-{round_id}"
         self._path(round_id).rename(aside)
         sync(self._folder)

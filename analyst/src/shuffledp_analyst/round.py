@@ -1,4 +1,4 @@
-"""The state of one round at the analyst. Pure: no clocks, no sockets, no files.
+"""State machine of one round at the analyst. Pure: no clocks, no sockets, no files.
 
 Legal orders of calls, from `Stage.PLANNED`:
 
@@ -19,7 +19,7 @@ from shuffledp_core.onion.geometry import Geometry
 
 
 class Stage(StrEnum):
-    """Where a round stands."""
+    """Stage of a round at the analyst."""
 
     PLANNED = "planned"
     OPEN = "open"
@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 
 class Round:
-    """One round: what was planned, what the entry node accepted, what the last node delivered."""
+    """One round: its plan, the number of reports accepted, and the batch delivered."""
 
     def __init__(self, round_id: str, plan: RoundPlan) -> None:
         self.round_id = round_id
@@ -43,7 +43,7 @@ class Round:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can happen to it any more."""
+        """True if the round is published or has failed."""
         return self.stage in {Stage.PUBLISHED, Stage.FAILED}
 
     def _require(self, *stages: Stage) -> None:
@@ -53,18 +53,18 @@ class Round:
             )
 
     def opened(self, geometry: Geometry) -> None:
-        """Every node countersigned; submissions are accepted. PLANNED -> OPEN."""
+        """Records that every node countersigned; submissions are accepted. PLANNED -> OPEN."""
         self._require(Stage.PLANNED)
         self.geometry = geometry
         self.stage = Stage.OPEN
 
     def end_submissions(self) -> None:
-        """The entry node is about to be told to close. OPEN -> CLOSING."""
+        """Records that the entry node is about to be told to close. OPEN -> CLOSING."""
         self._require(Stage.OPEN)
         self.stage = Stage.CLOSING
 
     def closed(self, accepted: int) -> None:
-        """The entry node closed with this many reports. Stays CLOSING.
+        """Records that the entry node closed with `accepted` reports. Stays CLOSING.
 
         Raises:
             CountMismatchError: more or fewer than the manifest allows, or than the delivered batch holds.
@@ -80,7 +80,7 @@ class Round:
         self.accepted = accepted
 
     def check_batch(self, header: BatchHeader) -> int:
-        """The length in bytes of the batch that a genuine header announces; stays CLOSING.
+        """Checks a genuine batch header; returns the length in bytes of its batch. Stays CLOSING.
 
         1. It is for this round and for the position behind the last node.
         2. Its reports are as many as the entry node accepted, or as the manifest allows while that is not known.
@@ -116,7 +116,7 @@ class Round:
         return header.records * self.geometry.plain_bytes
 
     def delivered(self, header: BatchHeader) -> None:
-        """The batch behind a checked header is complete and on disk. Stays CLOSING."""
+        """Records that the batch of a checked header is complete and on disk. Stays CLOSING."""
         self._require(Stage.CLOSING)
         if self.batch is not None:
             raise RoundStateError(f"round {self.round_id} already has its batch")
@@ -125,7 +125,7 @@ class Round:
         self.batch = header
 
     def decoding(self) -> tuple[int, BatchHeader]:
-        """Closed and delivered: the number of accepted reports, and the batch. CLOSING -> DECODING."""
+        """Begins decoding: the number of accepted reports, and the batch's header. CLOSING -> DECODING."""
         self._require(Stage.CLOSING)
         if self.accepted is None or self.batch is None:
             raise RoundStateError(f"round {self.round_id} is not closed and delivered yet")
@@ -133,17 +133,17 @@ class Round:
         return self.accepted, self.batch
 
     def certifying(self) -> None:
-        """The board is checked and counted. DECODING -> CERTIFYING."""
+        """Records that the board is checked and counted. DECODING -> CERTIFYING."""
         self._require(Stage.DECODING)
         self.stage = Stage.CERTIFYING
 
     def published(self) -> None:
-        """The result is on disk. CERTIFYING -> PUBLISHED."""
+        """Records that the result is on disk. CERTIFYING -> PUBLISHED."""
         self._require(Stage.CERTIFYING)
         self.stage = Stage.PUBLISHED
 
     def failed(self) -> None:
-        """The round ends without a result, from every stage that is not an end."""
+        """Ends the round without a result, from every stage but PUBLISHED and FAILED."""
         self._require(*(stage for stage in Stage if stage not in {Stage.PUBLISHED, Stage.FAILED}))
         self.stage = Stage.FAILED
 

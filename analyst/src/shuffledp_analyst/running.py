@@ -1,4 +1,4 @@
-"""One round from plan to result: the pure `Round` with its clock, its peers and its files around it."""
+"""One round from plan to result: the I/O (clock, peers, files) around the pure `Round`."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_t
 from shuffledp_proto.v1 import batch_pb2
 
 MAX_ATTEMPTS: Final = 3
-"""How many processes try to decode a batch when none of them survives it."""
+"""Number of processes that try to decode a batch when none of them survives it."""
 
 T = TypeVar("T")
 
 
 class RunningRound:
-    """A round that has not been forgotten yet. `run` is its whole life; the other methods are called meanwhile."""
+    """A round in work. `run` is its whole life; the other methods are called meanwhile."""
 
     def __init__(self, around: Surroundings, round_id: str, plan: RoundPlan) -> None:
         self._around = around
@@ -89,11 +89,11 @@ class RunningRound:
     # What others may ask for meanwhile
 
     def view(self) -> View:
-        """What the page of metrics shows of it."""
+        """The view of this round for the metrics page."""
         return View(self.round, self._statuses, self.progress.events)
 
     def end_submissions(self) -> None:
-        """Closes now instead of at the closing time; harmless when the submissions have ended already."""
+        """Closes submissions now instead of at the closing time; harmless when they have ended already."""
         if self.round.stage is Stage.PLANNED:
             raise RoundStateError(f"round {self._id} is not open yet")
         self._close_now.set()
@@ -153,9 +153,9 @@ class RunningRound:
     # The life of a round
 
     def resume(self) -> None:
-        """Instead of the opening: takes up a round that an earlier process announced, where its records leave it.
+        """Resumes, in place of the opening, a round that an earlier process announced, where its records leave it.
 
-        Nodes and accountant are asked again for what they said: closing, statuses, headers and the settlement are
+        Nodes and accountant are asked again for their answers: closing, statuses, headers and the settlement are
         idempotent, and the batch lies verified on the disk.
 
         1. The announcement is our own, its certificate the accountant's.
@@ -186,7 +186,7 @@ class RunningRound:
             self._delivered.set()
 
     async def run(self) -> None:
-        """From opening to the end, and until nothing is left to do. Only a stop of the process cuts it short."""
+        """Runs the round from opening to its end, until nothing is left to do or the process stops."""
         watchers: list[asyncio.Task[None]] = []
         life = asyncio.ensure_future(self._live(watchers))
         ends: set[asyncio.Future[Any]] = {life, self._failure}
@@ -196,7 +196,7 @@ class RunningRound:
             for task in (life, *watchers):
                 task.cancel()
             await asyncio.gather(life, *watchers, return_exceptions=True)
-        self._blame(life)
+        self._adopt_failure(life)
         route = self.round.plan.route
         if self.round.stage is Stage.PUBLISHED:
             await end_published(self._around, self._id, route, self.progress)
@@ -209,8 +209,8 @@ class RunningRound:
             self.opened.exception()  # whoever opened may be gone; then nobody else looks at it
         await end_failed(self._around, self._id, route, error, self.progress)
 
-    def _blame(self, life: asyncio.Task[None]) -> None:
-        """Makes whatever ended the life of the round its failure, unless it was published or already has one."""
+    def _adopt_failure(self, life: asyncio.Task[None]) -> None:
+        """Makes the error that ended the round's task its failure, unless it already has one."""
         error = None if life.cancelled() else life.exception()
         if isinstance(error, ShuffleDPError):
             self.fail(error)
@@ -246,7 +246,7 @@ class RunningRound:
         signed_manifest = around.identity.sign(manifest)
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
-        around.records.keep_announcement(self._id, announcement)
+        around.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
         self.round.opened(manifest.geometry)
         around.publish(manifest_topic(around.deployment, self._id), announcement)
         self.progress.report(Event(ACCEPTING, total=plan.max_reports))
@@ -267,7 +267,7 @@ class RunningRound:
         return said
 
     async def _watch(self, name: str) -> None:
-        """Follows one node until it is done; until then its failure is the round's."""
+        """Follows one node until it is done; until then its failure fails the round."""
         entry = name == self.round.plan.route[0]
         try:
             async for status in self._peers.watch(name, self._id):
@@ -283,7 +283,7 @@ class RunningRound:
             self.fail(error)
 
     def _keep_header(self, name: str, data: bytes) -> None:
-        """Takes a node's word on the batch it relayed; all of them are verified together, before the settlement."""
+        """Keeps a node's header of the batch it relayed; all are verified together, before the settlement."""
         try:
             check_size(name, len(data))  # it goes into the result
             self._headers[name] = Signed.from_bytes(data)
@@ -302,6 +302,7 @@ class RunningRound:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         if self.round.stage is Stage.OPEN:
             await self._await_closing_time()
+            # Before the call, whose answer a crash may lose: the entry node may then have closed, and sent its batch.
             self._around.records.mark_closing(self._id)
             self.round.end_submissions()
         entry = self.round.plan.route[0]
@@ -346,6 +347,7 @@ class RunningRound:
     async def _decode(self) -> Result:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         accepted, batch = self.round.decoding()
+        # Counted on disk before decoding begins: an out-of-memory kill gives no other chance to.
         if self._around.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
             raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
         signed, certificate = self._certified()
@@ -395,7 +397,7 @@ class RunningRound:
         return msgspec.structs.replace(draft, final_certificate=signed, headers=tuple(headers))
 
     def _publish(self, result: Result) -> None:
-        """The commit point. An abort that was answered a moment ago still counts."""
+        """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
         if self._failure.done():
             raise self._failure.result()
         self._around.records.publish(self._id, self._around.identity.sign(result))

@@ -1,4 +1,4 @@
-"""The analyst's gRPC services: public reading, the operator's control, and the sink of the last node."""
+"""gRPC services of the analyst: public reading, the operator's control, and the sink of the last node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROL: Final = "shuffledp_proto.v1.RoundControl"
 _SINK: Final = "shuffledp_proto.v1.BatchSink"
 
 NAMES: Final = (_ANALYST, _CONTROL, _SINK)
-"""Full names of the services here."""
+"""Full service names, for reflection."""
 
 RULES: Final[Rules] = {
     **{f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR}) for method in ("GetManifest", "GetResult", "GetBoard")},
@@ -32,11 +32,11 @@ RULES: Final[Rules] = {
     },
     f"/{_SINK}/AddBatch": frozenset({"node"}),
 }
-"""Who may call what."""
+"""Roles that may call each method."""
 
 
 class AnalystService(analyst_pb2_grpc.AnalystServicer):
-    """Public reading."""
+    """The service for readers of manifests, results and boards."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -69,7 +69,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
 
 
 class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
-    """The operator's control."""
+    """The service with which an operator controls rounds."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -124,12 +124,12 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
     ) -> analyst_pb2.ListRoundsResponse:
         """See analyst.proto."""
         page, more = await self._coordinator.page_of_rounds(request.after, request.limit)
-        rounds = [analyst_pb2.RoundSummary(**asdict(one)) for one in page]
+        rounds = [analyst_pb2.RoundSummary(**asdict(summary)) for summary in page]
         return analyst_pb2.ListRoundsResponse(rounds=rounds, more=more)
 
 
 class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
-    """The end of the chain of nodes."""
+    """The service that takes the final batch of the last node."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -143,7 +143,7 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
 
 
 def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator, metrics: AnalystMetrics) -> Service:
-    """The server of the analyst's process, not started."""
+    """The gRPC server of the analyst, not yet started."""
 
     def register(server: grpc.aio.Server) -> None:
         analyst_pb2_grpc.add_AnalystServicer_to_server(AnalystService(coordinator), server)

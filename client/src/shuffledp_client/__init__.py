@@ -1,1 +1,1 @@
-"""A user's device: check the round, randomise, seal, submit, verify."""
+"""A user's device: checks the round, randomises, seals, submits, verifies."""

@@ -1,4 +1,4 @@
-"""Is the published answer the one that the published board gives? Counted and estimated again, as the analyst does."""
+"""Recomputation of the published estimate from the published board, with the analyst's own decoder and estimator."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ROUNDING: Final = 1e-9
 """Largest relative difference of two machines' floating point; far above what libraries differ by."""
 
 STEP: Final = 1.0
-"""Intervals of sums end at whole numbers, and where a tail meets its limit rounding may decide between two of them."""
+"""Intervals of sums end at whole numbers, and rounding at a tail's limit may move an end by one."""
 
 
 def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, board: bytes) -> None:
-    """Whether the estimate of a result is what its board gives, and what it leaves out is what the board shows.
+    """Checks that a result's estimate, and its counts of messages left out, follow from its board.
 
     Raises:
         BadBatchError, CountMismatchError: no answer rests on such a board.
@@ -43,7 +43,7 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
 
 
 def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: Estimate, lost: int = 0) -> None:
-    """Whether `published` is what these counts of `users` reports, less `lost` messages, give, up to rounding.
+    """Checks that `published` is the estimate of these counts of `users` reports, less `lost` messages, up to rounding.
 
     Raises:
         FalseResultError: it is not; names the first number that differs.
@@ -54,16 +54,16 @@ def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: 
             f"the published answer is a {published.quantity[:40]!r}, the round asked a {own.quantity}"
         )
     for what, slack in (("values", 0.0), ("standard_errors", 0.0), ("lows", STEP), ("highs", STEP)):
-        _same(what, getattr(published, what), getattr(own, what), slack)
+        _check_close(what, getattr(published, what), getattr(own, what), slack)
     for what in ("mean", "mean_standard_error"):
-        _same(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0)
+        _check_close(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0)
 
 
 def _listed(number: float | None) -> list[float]:
     return [] if number is None else [number]
 
 
-def _same(what: str, published: Iterable[float], own: Iterable[float], slack: float) -> None:
+def _check_close(what: str, published: Iterable[float], own: Iterable[float], slack: float) -> None:
     found, wanted = np.asarray(list(published), dtype=np.float64), np.asarray(list(own), dtype=np.float64)
     if found.shape != wanted.shape:
         raise FalseResultError(f"the published answer has {found.size} {what}, the board gives {wanted.size}")

@@ -1,4 +1,4 @@
-"""Afterwards: is the result genuine, is its answer the board's, and are a user's messages there, once and unchanged?
+"""Checks after a round: the result is genuine, and each message of a user is on the board once and unchanged.
 
 `check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once, in
 O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check itself.
@@ -37,7 +37,7 @@ from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 
 @dataclass(frozen=True)
 class VerifiedResult:
-    """A completed round's result, and the certificate for the reports that really arrived."""
+    """A completed round's result, and the final certificate for the reports that were mixed."""
 
     result: Result
     final: Certificate
@@ -45,7 +45,7 @@ class VerifiedResult:
 
 
 def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -> VerifiedResult:
-    """The signed result of the round of this submission; docs/protocol.md, section "Close".
+    """Verifies the signed result of a submission's round; docs/protocol.md, section "Close".
 
     1. It is signed by the analyst, for this deployment and round.
     2. The round completed.
@@ -88,11 +88,12 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
             f"the result counts {result.messages} messages, which is not {per_user} for each of {result.accepted} "
             f"reports, less {result.dropped} dropped ones; keep the receipt: it is evidence"
         )
-    _check_route(result, plan, roster)  # 6
+    _check_headers(result, plan, roster)  # 6
     return VerifiedResult(result, final, result.board_digest)
 
 
-def _check_route(result: Result, plan: Certificate, roster: Roster) -> None:
+def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
+    # The route is the certified one, not one that the result names: an analyst could name nodes of its own choice.
     route = [roster.party(name) for name in plan.route]
     if len(result.headers) != len(route):
         raise MalformedDocumentError(
@@ -119,7 +120,7 @@ def _check_route(result: Result, plan: Certificate, roster: Roster) -> None:
 
 
 def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]) -> None:
-    """That every message of every submission is on the board once and unchanged; docs/protocol.md, "Board".
+    """Checks that every message of every submission is on the board once and unchanged; docs/protocol.md, "Board".
 
     1. The board has the length and the digest that the analyst signed.
     2. Each message `symbol || tag` is on it, and no other message carries its tag.
@@ -151,9 +152,9 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
 
 
 def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
-    """For each packed message, whether it is NOT on the board exactly once and unchanged.
+    """Mask of the packed messages that are NOT on the board exactly once and unchanged.
 
-    Tags are compared as pairs of 64-bit words. Board and messages are sorted together by tag; a message is well if
+    Tags are compared as pairs of 64-bit words. Board and messages are sorted together by tag; a message is intact if
     its run of equal tags holds one row of the board, and that row carries its symbol.
 
     Raises:
@@ -176,8 +177,8 @@ def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.N
     mine = run[size:]
     symbols = rows[:, : geometry.symbol_bytes]
     same = np.all(symbols[size:] == symbols[place[mine]], axis=1)
-    well: npt.NDArray[np.bool_] = once[mine] & same
-    return ~well
+    intact: npt.NDArray[np.bool_] = once[mine] & same
+    return ~intact
 
 
 def _same(what: str, found: tuple[str, str], wanted: tuple[str, str]) -> None:

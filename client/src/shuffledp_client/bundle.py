@@ -1,7 +1,7 @@
-"""A device in one file: all that it needs to take part, made by who enrols it and brought to it by a private way.
+"""A device in one file: all that it needs to take part, made at enrolment and brought to it over a private channel.
 
-The file holds the device's private keys: whoever reads it is that device. `install` makes the folder that a device
-works from; `renew` puts a later roster and TLS pair into such a folder, and leaves identity, policy and state alone.
+The file holds the device's private keys: whoever reads it can act as that device. `install` makes the folder that a
+device works from; `renew` puts a later roster and TLS pair into it, and leaves identity, policy and state alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROOT_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything of one device. Keys and certificates are PEM, `settings` is the rest of its configuration, TOML."""
+    """All files of one device. Keys and certificates are PEM, `settings` is the rest of its configuration, TOML."""
 
     version: int = _VERSION
     name: str
@@ -51,11 +51,11 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"<Bundle of {self.name}>"
 
     def to_bytes(self) -> bytes:
-        """The file. It is a secret."""
+        """The bundle as the bytes of its file. It is a secret."""
         return to_json(self)
 
     def renewed(self) -> dict[str, bytes]:
-        """The files that end by themselves and are replaced by a later bundle."""
+        """The files that expire, and that a later bundle replaces."""
         return {
             "roster.json": self.roster.to_bytes(),
             "keys/tls.pem": self.tls.encode(),
@@ -83,7 +83,7 @@ def check_settings(settings: str) -> None:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """The bundle in a file; nothing in it is believed yet. Raises `ConfigError`."""
+    """Reads a bundle from its file; nothing in it is believed yet. Raises `ConfigError`."""
     data = read_file(path, "bundle")
     if len(data) > MAX_DOCUMENT_BYTES:
         raise ConfigError(f"{path} has {len(data)} bytes; no bundle is longer than {MAX_DOCUMENT_BYTES}")
@@ -94,7 +94,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
-    """Makes the device's folder, which must be empty or absent: its configuration, and the roster it lives by.
+    """Makes the device's folder, which must be empty or absent; returns its configuration and roster.
 
     1. The files are written, mode 0600, into a new folder, mode 0700.
     2. They are what a device can use: the roster is under the root key and current, the credential is of a population
@@ -130,7 +130,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
 
 
 def renew(bundle: Bundle, folder: Path) -> Roster:
-    """Puts roster and TLS pair of a later bundle of the same device into its folder; the roster it lives by now.
+    """Puts roster and TLS pair of a later bundle of the same device into its folder; returns the new roster.
 
     Raises:
         ConfigError: it is another device's bundle or folder; `StaleRosterError`: the roster is no later one.
@@ -145,6 +145,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
         for name, data in files.items():
             parts[name].unlink(missing_ok=True)
             write_new(parts[name], data)
+        # Verified as a part, before anything is replaced: a bad roster leaves the device as it was.
         roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
         for name, part in parts.items():
             part.replace(folder / name)

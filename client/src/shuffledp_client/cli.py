@@ -36,20 +36,20 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="The device's confi
 RoundOption = Annotated[str | None, typer.Option("--round", help="Round id.")]
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
     if wanted:
         typer.echo(f"shuffledp-client {version('shuffledp-client')}")
         raise typer.Exit
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
 ]
 
 
 @app.callback(help=__doc__)
 def _options(*, _: VersionOption = False) -> None:
-    """What every command shares."""
+    """Options common to all commands."""
 
 
 @app.command()
@@ -61,7 +61,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and verify it.")] = False,
 ) -> None:
     """Verify the round (without --round: one that is open now), randomise, seal and submit."""
-    device, number = _device(config), _whole(value)
+    device, number = _device(config), _parse_value(value)
 
     async def run() -> None:
         done = await device.submit(number, round_id)
@@ -95,7 +95,7 @@ def import_(
         bool, typer.Option("--renew", help="Only roster and TLS pair, of a later bundle of the same device.")
     ] = False,
 ) -> None:
-    """Makes a device's folder from its bundle, and shows what it will agree to."""
+    """Makes a device's folder from its bundle, and shows the policy it starts with."""
     bundle = read_bundle(file)
     if renew:
         roster = renew_device(bundle, folder)
@@ -118,7 +118,7 @@ def evidence(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the report is written down.")] = False,
 ) -> None:
-    """Write what shows that messages with a receipt are missing on the board. It reveals your randomised report."""
+    """Write evidence that messages with a receipt are missing on the board. It reveals your randomised report."""
     device = _device(config)
     bundle, board = asyncio.run(device.evidence(round_id or device.only_round()))
     if not yes:
@@ -165,8 +165,8 @@ def _device(config: Path) -> Device:
     return Device(loaded)
 
 
-def _whole(text: str) -> int:
-    """A value from the command line or standard input; never repeated in an error."""
+def _parse_value(text: str) -> int:
+    """Parses a value from the command line or standard input; never repeats it in an error."""
     digits = sys.stdin.readline().strip() if text == "-" else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
         raise UsageError("the value must be a whole number, 0 or larger, with at most 10 digits")

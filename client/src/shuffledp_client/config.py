@@ -1,4 +1,4 @@
-"""Configuration of one device, and what its files hold."""
+"""Configuration of one device, and the user in its key folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shuffledp_core.errors import ConfigError, DocumentError
 from shuffledp_core.keys import load_identity, parse_hex_key, read_file
 
 MAX_EVIDENCE_DAYS: Final = 3660
-"""Ten years: what is kept says which messages were the user's."""
+"""Ten years: a bound, because kept submissions tell which messages were the user's."""
 
 
 class ClientConfig(Section, frozen=True, kw_only=True):
-    """What a device needs.
+    """Configuration of a device.
 
     Attributes:
         keys: folder with `tls.pem`, `tls-key.pem`, `identity.pem` and `credential.json`.
@@ -59,7 +59,7 @@ class ClientConfig(Section, frozen=True, kw_only=True):
             raise ValueError(f"kept_bytes must be at least 1, not {self.kept_bytes}")
 
     def require_addresses(self, roster: Roster) -> Roster:
-        """The roster with the addresses of this configuration. Raises `ConfigError` for one that cannot be meant."""
+        """The roster with the addresses of this configuration. Raises `ConfigError` for an unusable one."""
         for name, address in self.addresses.items():
             host, _, port = address.rpartition(":")
             if name not in {party.name for party in roster.parties}:

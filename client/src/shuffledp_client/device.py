@@ -1,4 +1,4 @@
-"""One user's device: find and verify a round, submit once, verify afterwards. The I/O around the pure parts."""
+"""One user's device: finds and verifies a round, submits once, verifies the result. The I/O around the pure parts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import load_roster, verify_from
 
 POLL_SECONDS: Final = 0.5
-"""Between two questions for a result that is not there yet."""
+"""Interval between two questions for a result that is not there yet."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """How a submission went. `repeated`: an earlier one was sent again, and the value given now was not used."""
+    """An acknowledged submission. `repeated`: an earlier one was sent again, and the value given now was not used."""
 
     round_id: str
     entry: str
@@ -78,7 +78,7 @@ class Device:
         if kept is None:
             verified = await self.find_round(round_id)
             kept = self._store.find(verified.round_id)
-            if kept is None:
+            if kept is None:  # another process may keep one meanwhile: then `keep` gives that one, and ours is dropped
                 prepared = prepare(verified, value, self._member)
                 kept = self._store.keep(prepared, verified.announcement)
                 return await self._send(kept, repeated=kept.submission != prepared)
@@ -93,28 +93,28 @@ class Device:
         return Submitted(submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated)
 
     def only_round(self) -> str:
-        """The round of the one submission that waits for its result; of the one that is kept, if none waits.
+        """The only round whose result is awaited or, if none is, the only one with a kept submission.
 
         Raises:
             RoundStateError: there is none, or more than one.
         """
         kept = self._store.rounds()
-        rounds = tuple(one for one in kept if self._store.load(one).result is None) or kept
+        rounds = tuple(round_id for round_id in kept if self._store.load(round_id).result is None) or kept
         if len(rounds) != 1:
             raise RoundStateError(f"{len(rounds)} submissions wait for verification here; name one with --round")
         return rounds[0]
 
     async def verify(self, round_id: str, *, wait: bool = False) -> VerifiedResult:
-        """Checks result, certificates, answer and board of a round that was submitted to; then erases what was kept.
+        """Checks result, certificates, answer and board of a submission's round; then erases the kept submission.
 
-        What is kept stays when a check fails: with the receipt it is the user's evidence. It also stays when the
-        analyst says that the round failed, until every node of its route has signed that nothing left it.
+        It stays when a check fails: with the receipt it is the user's evidence. It also stays when the analyst says
+        that the round failed, until every node of its route has signed that nothing left it.
 
         Raises:
             UnknownRoundError: nothing was submitted from here, or there is no result (yet).
             RoundFailed: it failed; the message says whether anything is kept.
             ReceiptMissingError: messages are not on the board.
-            SubmissionClosedError: they are not, but no receipt was ever given for them; erased, as it proves nothing.
+            SubmissionClosedError: they are not, but there never was a receipt: erased, because it proves nothing.
         """
         kept = self._store.load(round_id)
         submission = kept.submission
@@ -124,7 +124,7 @@ class Device:
                 verified = check_result(submission, self._roster, signed)
             except RoundFailed as error:  # only a genuine result says so
                 raise self._failed(kept, signed, discards, error) from error
-            self._keep_result(kept, signed)
+            self._keep_result(kept, signed)  # before the board is asked for: an analyst cannot take its word back
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
         try:
@@ -140,7 +140,7 @@ class Device:
         return verified
 
     def _failed(self, kept: Kept, signed: Signed, discards: tuple[Signed, ...], error: RoundFailed) -> RoundFailed:
-        """Keeps or erases a round that failed by the analyst's word; the error to raise."""
+        """Keeps or erases a round that the analyst says has failed; returns the error to raise."""
         round_id = kept.submission.round_id
         missing = still_open(kept.announcement, self._roster, discards)
         if kept.receipt is None or not missing:
@@ -157,7 +157,7 @@ class Device:
             self._store.add_result(kept.submission.round_id, signed)
 
     async def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
-        """What shows that messages with a receipt are missing, checked, and the board that lacks them.
+        """Checked evidence that messages with a receipt are missing, and the board that lacks them.
 
         Raises:
             UnknownRoundError: nothing is kept of the round, or it has not ended.

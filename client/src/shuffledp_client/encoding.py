@@ -1,4 +1,4 @@
-"""From a randomised answer to exactly m messages `symbol || tag`, whatever the answer was (invariant 7).
+"""Encoding of a randomised answer as exactly m messages `symbol || tag`, whatever the answer is (invariant 7).
 
 docs/protocol.md, section "Onions".
 """
@@ -11,7 +11,7 @@ from shuffledp_core.randomness import RandomBytes
 
 
 def symbols(spec: Mechanism, answer: int) -> list[int]:
-    """The m symbols that say `answer`, by the mechanism's own code.
+    """The m symbols that encode `answer`.
 
     Raises:
         ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or the mechanism does
@@ -26,7 +26,7 @@ def symbols(spec: Mechanism, answer: int) -> list[int]:
 
 
 def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes) -> list[bytes]:
-    """m plain messages of `geometry.plain_bytes`: the symbol big endian, then a tag from `source` each.
+    """The m plain messages of `geometry.plain_bytes`: each a big-endian symbol and a tag from `source`.
 
     Errors as `symbols`.
     """
@@ -34,14 +34,15 @@ def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes
 
 
 def pack(geometry: Geometry, answers: list[int]) -> bytes:
-    """Symbols as they stand in the messages, one after the other."""
+    """Concatenated symbols, encoded as in the messages."""
     return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
 
 
 def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
-    """Each of the packed symbols with its tag: the plain messages."""
+    """Plain messages: each of the packed symbols with a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
+    # Random, so that on the board nobody but the sender can tell whose they are.
     tags = source(TAG_BYTES * count)
     return [
         packed[width * place : width * (place + 1)] + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]

@@ -1,9 +1,9 @@
-"""Showing that messages were inside an acknowledged envelope, and are not on the board. Pure.
+"""Evidence that messages were inside an acknowledged envelope and are not on the board. Pure.
 
-A receipt says that an envelope was accepted, and nothing of what is in it: a user who invents messages could point at
-their absence. With symbols and seed anybody seals the envelope again, and its digest is the receipt's or is not. Then
-the messages were in it, every layer of them opened, and an honest route would have brought them to the board. Who sees
-the evidence learns the user's randomised report, and what it costs: the noise of that report protects the value still.
+A receipt says that an envelope was accepted, and nothing about its contents: a user who invents messages could point at
+their absence. With symbols and seed anybody can seal the envelope again and compare its digest with the receipt's. If
+they agree, the messages were in it, every layer opens, and an honest route would have brought them to the board. The
+evidence reveals the user's randomised report; the value itself stays protected by that report's noise.
 docs/protocol.md, section "Evidence".
 """
 
@@ -46,7 +46,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True)
 class Shown:
-    """What evidence shows: so many messages of an acknowledged submission are missing, and one of these did it."""
+    """Number of messages missing from an acknowledged submission, and the parties of which one removed them."""
 
     round_id: str
     missing: int
@@ -55,7 +55,7 @@ class Shown:
 
 
 def gather(submission: PreparedSubmission, announcement: Announcement, receipt: Signed, result: Signed) -> Evidence:
-    """The bundle of a submission.
+    """Collects a submission's evidence in one bundle.
 
     Raises:
         EvidenceError: the suite draws its own ephemeral keys, so that nobody could check what the envelope held; the
@@ -74,7 +74,7 @@ def gather(submission: PreparedSubmission, announcement: Announcement, receipt: 
 
 
 def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
-    """Whether a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
+    """Checks that a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
 
     1. Manifest, certificate, round keys and countersignatures are genuine and belong together.
     2. Symbols and seed are of this round's lengths, every symbol is inside the alphabet, the suite is reproducible.
@@ -85,8 +85,8 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
        of the user may have sent the copy.
 
     Returns:
-        How many messages are missing, and who can have done it: the nodes of the route, and the analyst unless the last
-        node signed for this board. It does not say which of them.
+        The number of missing messages, and who may be responsible: the nodes of the route, and the analyst unless the
+        last node signed for this board. It does not say which of them.
 
     Raises:
         EvidenceError: step 2, 3, 4 or 5.
@@ -111,10 +111,10 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
 
 
 def still_open(announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]) -> tuple[str, ...]:
-    """The nodes of a kept round that have not signed that nothing of it left them and nothing will.
+    """Nodes of a kept round that have not signed that they forwarded nothing of it and never will.
 
     While there is one, a board of the round may exist or come, and a "failed" of the analyst alone settles nothing.
-    What is not genuine among the discards counts for nothing.
+    Discards that are not genuine are ignored.
     """
     manifest = from_json(announcement.manifest.body, Manifest)
     unforwarded = {signed.signer for signed in discards if _is_clean(signed, roster, manifest.round_id)}
@@ -153,6 +153,7 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     population = roster.population(evidence.credential.signer)
     enrolment = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
+    # The same digest means the same envelope, and that opens to no other messages under the round keys.
     envelope = seal(geometry, round_id, documents.public_keys, evidence.symbols, evidence.seed)
     try:
         who = check_submission(round_id, population.name, enrolment, evidence.credential, evidence.claim, envelope)
@@ -164,9 +165,9 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
 
 
 def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
-    """For each message, whether it stands nowhere on the board.
+    """Mask of the messages that stand nowhere on the board.
 
-    numpy ignores zeros at the end of such texts; among texts of one width that loses no difference.
+    numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the same.
     """
     rows = f"S{geometry.plain_bytes}"
     absent: npt.NDArray[np.bool_] = np.isin(np.frombuffer(messages, rows), np.frombuffer(board, rows), invert=True)
@@ -175,7 +176,7 @@ def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np
 
 def _suspects(result: Result, documents: RoundDocuments) -> tuple[str, ...]:
     nodes = tuple(party.name for party in documents.route)
-    try:
+    try:  # the last node's header over this very board clears the analyst: it published what it was given
         last = verify_from(documents.route[-1], result.headers[-1], BatchHeader)
     except (DocumentError, IndexError):
         return (*nodes, ANALYST)

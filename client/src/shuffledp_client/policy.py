@@ -1,8 +1,8 @@
-"""A user's own policy: what a round may ask for at most, however well it is signed.
+"""A user's own policy: the most that a round may ask for, however well it is signed.
 
 Every ε here is *total*: for a change of the user's value by up to `distance` units. A certificate under metric
 adjacency states ε per unit, so it is multiplied by that distance before it is compared; the small per-unit number
-is never mistaken for a total. Who wants a per-unit policy writes `distance = 1`, and says so by it.
+is never mistaken for a total. A per-unit policy is an explicit `distance = 1`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check_policy(
     route: tuple[Party, ...],
     corrupt: tuple[str, ...] = (),
 ) -> None:
-    """Compares a verified round with the policy; docs/protocol.md, section "Submit", step 7 of the client.
+    """Checks a verified round against the policy; docs/protocol.md, section "Submit", step 7 of the client.
 
     1. The guarantee covers every change of the value that the user wants protected.
     2. Total ε and δ of the shuffled guarantee.
@@ -113,13 +113,14 @@ def check_policy(
 
 
 def _distance_factor(policy: Policy, certificate: Certificate) -> int:
-    """By what the certificate's ε is multiplied to be total."""
+    """The factor that makes the certificate's ε total."""
     full = certificate.mechanism.domain - 1
     wanted = full if policy.distance is None else min(policy.distance, full)
     if wanted > certificate.max_distance:
         raise ClientPolicyRefusal(
             f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
         )
+    # d units are d steps of one unit each, so that ε per unit adds up to d times ε (group privacy).
     return 1 if certificate.adjacency is Adjacency.STANDARD else wanted
 
 

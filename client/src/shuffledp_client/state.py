@@ -1,9 +1,9 @@
-"""What a device keeps of a round, so that one value is randomised once, and so that it can show what it sent.
+"""Submissions of one device on disk, so that a value is randomised once and the user can show what was sent.
 
 A submission is on disk before it is first sent, and the first one written wins: a second process, or the same one
 after a crash, sends that one again instead of randomising anew. When the round is settled for this user, the file (it
 holds the user's messages) is erased, and an empty marker stays so that the round is never entered again. No earlier
-copy is left behind: whatever is replaced is overwritten first, as well as the file system allows.
+copy is left behind: a file that is replaced is overwritten, as well as the file system allows.
 
 The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is read or changed.
 """
@@ -34,14 +34,14 @@ from shuffledp_core.files import erase, sync, write_new
 from shuffledp_core.vocabulary import ROUND_ID
 
 KEPT_BYTES: Final = 64 * 2**20
-"""Of all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
+"""Limit for all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One round's submission, and what was heard of it.
+    """One round's submission, and the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt: seed and symbols give it again.
+        submission: without its envelope once there is a receipt: it can be sealed again from seed and symbols.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.
@@ -58,7 +58,7 @@ class SubmissionStore:
 
     Args:
         folder: made when absent.
-        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept makes place.
+        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept makes room.
     """
 
     def __init__(self, folder: Path, limit: int = KEPT_BYTES) -> None:
@@ -72,11 +72,11 @@ class SubmissionStore:
             self._sweep()
 
     def keep(self, submission: PreparedSubmission, announcement: Announcement) -> Kept:
-        """Keeps this submission, unless one is kept already: the one that is to be sent.
+        """Keeps this submission, unless one is kept already; returns the one to send.
 
         Raises:
             RoundStateError: the round is over for this device.
-            ClientPolicyRefusal: so much is kept of other rounds that there is no place.
+            ClientPolicyRefusal: other rounds have used up the limit.
         """
         with self._locked():
             kept = self._find(submission.round_id)
@@ -84,13 +84,15 @@ class SubmissionStore:
                 return kept
             kept = Kept(submission=submission, announcement=announcement)
             data = to_json(kept)
-            self._check_place(len(data))
+            self._check_space(len(data))
+            # On disk before it is returned, and so before it is sent: after a crash the same report is sent again. A
+            # value randomised twice for one round would cost its user twice the ε.
             self._write(submission.round_id, data).replace(self._file(submission.round_id))
             sync(self._folder)
             return kept
 
     def find(self, round_id: str) -> Kept | None:
-        """What is kept of this round, if anything.
+        """The kept submission of this round, or None.
 
         Raises:
             RoundStateError: the round is over for this device, or its file is damaged.
@@ -99,7 +101,7 @@ class SubmissionStore:
             return self._find(round_id)
 
     def load(self, round_id: str) -> Kept:
-        """As `find`; `UnknownRoundError` when nothing is kept."""
+        """The kept submission of this round; errors as `find`, and `UnknownRoundError` when there is none."""
         with self._locked():
             return self._load(round_id)
 
@@ -115,14 +117,16 @@ class SubmissionStore:
             self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
-        """Erases what is kept (overwritten as far as the file system allows) and marks the round as done."""
+        """Erases a kept submission (overwritten as far as the file system allows) and marks the round as done."""
         with self._locked():
+            # The marker first: a crash in between leaves a file that `_sweep` erases, never a round open to a second
+            # randomisation.
             self._write(round_id, b"").replace(self._marker(round_id))
             sync(self._folder)
             erase(self._file(round_id))
 
     def expire(self, now: int, seconds: float) -> None:
-        """Finishes every round whose submissions closed more than so many seconds before `now` (ms since 1970)."""
+        """Finishes every round whose submissions closed more than `seconds` before `now` (ms since 1970)."""
         for round_id in self.rounds():
             with suppress(RoundStateError):  # damaged: the owner is told when the round is asked for
                 if self.load(round_id).submission.closes_at + 1000 * seconds < now:
@@ -156,7 +160,7 @@ class SubmissionStore:
         return kept
 
     def _change(self, round_id: str, **fields: Any) -> None:
-        """Replaces the file, and overwrites the one that it replaces: a rename alone leaves its blocks on the disk."""
+        """Replaces the file, and overwrites its old contents: a rename alone leaves those blocks on the disk."""
         data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
         path, old = self._file(round_id), self._new_path(round_id)
         fresh = self._write(round_id, data)
@@ -165,7 +169,7 @@ class SubmissionStore:
         sync(self._folder)
         erase(old)
 
-    def _check_place(self, size: int) -> None:
+    def _check_space(self, size: int) -> None:
         used = sum(path.stat().st_size for path in self._folder.glob("*.json"))
         if used + size > self._limit:
             raise ClientPolicyRefusal(
@@ -174,7 +178,7 @@ class SubmissionStore:
             )
 
     def _sweep(self) -> None:
-        """Makes good what a crash interrupted: half-done writes, replaced files, finished rounds."""
+        """Completes what a crash interrupted: half-done writes, replaced files, finished rounds."""
         for path in self._folder.glob("new-*-*"):
             round_id = path.name.split("-")[1]
             if not ROUND_ID.fullmatch(round_id):

@@ -1,4 +1,4 @@
-"""From a value to a sealed submission. Pure CPU on picklable values, so that worker processes can do it in bulk.
+"""Randomising and sealing one user's value. Pure CPU on picklable values, so that worker processes can do it in bulk.
 
 Imports stay light: no gRPC, no numpy.
 """
@@ -39,13 +39,13 @@ class Member:
         return cls(key.private_bytes_raw(), credential)
 
     def identity(self) -> Identity:
-        """What signs its claims; the name is the public key in hex."""
+        """The identity that signs its claims, named by the public key in hex."""
         key = Ed25519PrivateKey.from_private_bytes(self.private_key)
         return Identity(key.public_key().public_bytes_raw().hex(), key)
 
 
 class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission to one round: what is sent, and what the user needs to see that it arrived.
+    """One user's submission to one round, with the secrets that let the user find its messages on the board.
 
     `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages, and with the
     published board those say which were whose. They are never sent, logged or printed, unless the user shows evidence.
@@ -65,7 +65,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def messages(self) -> bytes:
-        """m packed `symbol || tag`: as secret as what they are made of."""
+        """The m packed messages `symbol || tag`: as secret as `symbols` and `seed`."""
         return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
 
     def __repr__(self) -> str:
@@ -73,19 +73,19 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 def seal(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed: bytes, seed: bytes) -> bytes:
-    """The envelope around these packed symbols, with tags and ephemeral keys from the seed; see `onion.seeds.stream`.
+    """Sealed envelope of these packed symbols, with tags and ephemeral keys from the seed; see `onion.seeds.stream`.
 
     Raises:
         ValueError: the arguments do not fit the geometry.
     """
-    source = stream(seed)
+    source = stream(seed)  # one stream: all tags are drawn from it before the first ephemeral key
     return seal_envelope(geometry, round_id, public_keys, tagged(geometry, packed, source), source)
 
 
 def prepare(
     verified: VerifiedRound, value: int, member: Member, random: RandomBytes = system_random
 ) -> PreparedSubmission:
-    """Randomises, encodes, seals and signs. Call it once per round and user, and keep what it gives.
+    """Randomises, encodes, seals and signs a value. Call it once per round and user, and keep the submission.
 
     Calling it twice for one value and round would spend the user's privacy twice: to send again, send the same.
     The value is randomised first, by the operating system's draws; tags and seals come from a seed that is kept.
@@ -100,6 +100,7 @@ def prepare(
         UsageError: the value is outside the round's domain.
     """
     spec, geometry = verified.mechanism, verified.geometry
+    # Not from the seed, which evidence reveals: with it the randomisation could be undone.
     answer = randomise(spec, value, RandomIntegers(random))
     packed, seed = pack(geometry, symbols(spec, answer)), random(SEED_BYTES)
     envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
@@ -121,7 +122,7 @@ def prepare(
 
 
 def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
-    """The entry node's receipt for exactly this submission; docs/protocol.md, section "Submit".
+    """Checks that a receipt is the entry node's for exactly this submission; docs/protocol.md, section "Submit".
 
     1. It is signed by the entry node.
     2. It names this round, this credential and the digest of this envelope.

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often and how patiently to retry: `attempts` in all, pauses doubling from `first` to `longest` seconds.
+    """Exponential backoff with jitter: `attempts` in all, pauses doubling from `first` to `longest` seconds.
 
     Each pause is drawn uniformly between half and the whole of its length, so that devices which lost the same
     node do not come back all at once.
@@ -62,7 +62,7 @@ class Backoff:
 
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
-    """The call's answer; repeated while the party is unreachable. Raises the last `UnreachableError`."""
+    """The answer of a call that is repeated while the party is unreachable. Raises the last `UnreachableError`."""
     for pause in backoff.pauses(RandomIntegers()):
         try:
             return await call()
@@ -106,7 +106,7 @@ class _Caller:
 
 
 class EntryNode(_Caller):
-    """Where submissions go. One channel serves any number of submissions at once."""
+    """A channel to the entry node. It serves any number of submissions at once."""
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
         """Sends a submission, again and again if need be, and gives the checked receipt.
@@ -137,7 +137,7 @@ async def _requests(prepared: PreparedSubmission) -> AsyncIterator[node_pb2.Subm
 
 
 class AnalystReader(_Caller):
-    """What the analyst publishes. Nothing it says is believed here: callers verify."""
+    """A reader of what the analyst publishes. Nothing it says is believed here: callers verify."""
 
     @classmethod
     def of(cls, keys: Path, roster: Roster, backoff: Backoff | None = None) -> Self:
@@ -164,7 +164,7 @@ class AnalystReader(_Caller):
         return (await self.ending(round_id))[0]
 
     async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
-        """The signed result, and what the nodes have signed of their discards so far. Errors as `result`."""
+        """The signed result, and the discards that nodes have signed so far. Errors as `result`."""
         request = analyst_pb2.GetResultRequest(round_id=round_id)
 
         async def call() -> analyst_pb2.GetResultResponse:
@@ -173,7 +173,7 @@ class AnalystReader(_Caller):
             return answered(answer, self._party.name)
 
         answer = await with_retries(call, self._backoff)
-        return Signed.from_bytes(answer.result), tuple(Signed.from_bytes(one) for one in answer.discards)
+        return Signed.from_bytes(answer.result), tuple(Signed.from_bytes(discard) for discard in answer.discards)
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The published board of `length` bytes. Raises `BadBatchError` when another length arrives."""
@@ -195,7 +195,7 @@ class AnalystReader(_Caller):
 async def announced(
     broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    """What the broker has under the topic of this round (None: of any), until `seconds` have passed or it is away.
+    """Announcements retained by the broker for this round (None: any), until `seconds` have passed or it is away.
 
     The broker is untrusted: these are candidates to verify, and their absence means nothing.
     """

@@ -1,8 +1,8 @@
-"""Is this round what it claims to be? Numbered steps over an announcement, a roster, a policy and a time. Pure.
+"""Verification of a round by a client: numbered steps over an announcement, a roster, a policy and a time. Pure.
 
-`verify_documents` says whether the documents are genuine and fit together, whenever the round was; `verify_round`
-whether this user may take part in it now. The outcome is then a `VerifiedRound`, which `submission.prepare` requires
-and which only `verify_round` makes: nothing can be sealed for a round that was not verified.
+`verify_documents` checks that the documents are genuine and fit together, whenever the round was; `verify_round` also
+that this user may take part in it now. It alone makes a `VerifiedRound`, which `submission.prepare` requires: nothing
+can be sealed for a round that was not verified.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ONLY_HERE: Final = object()
 
 @dataclass(frozen=True)
 class VerifiedRound:
-    """What is needed to take part in a round that passed every check. Picklable, holds no secret."""
+    """A round that passed every check, with all that taking part in it needs. Picklable, holds no secret."""
 
     deployment: str
     round_id: str
@@ -77,7 +77,7 @@ class VerifiedRound:
 
 @dataclass(frozen=True)
 class RoundDocuments:
-    """The documents of one round, genuine and of one piece. They say nothing about now, nor about a user's policy."""
+    """The genuine, matching documents of one round. Neither the time nor a user's policy was checked."""
 
     manifest: Manifest
     certificate: Certificate
@@ -92,7 +92,7 @@ class RoundDocuments:
 
 
 def parse_announcement(data: bytes) -> Announcement:
-    """The announcement in these bytes; nothing in it is believed yet. Raises `MalformedDocumentError`."""
+    """Parses an announcement; nothing in it is believed yet. Raises `MalformedDocumentError`."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MalformedDocumentError(f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
     return from_json(data, Announcement)
@@ -106,7 +106,7 @@ def verify_round(
     now: int,
     round_id: str | None = None,
 ) -> VerifiedRound:
-    """Checks everything that a client can check; steps of docs/protocol.md, "Submit", the client's.
+    """Checks a round in every way that a client can; the client's steps of docs/protocol.md, "Submit".
 
     1. The roster is current; the manifest is signed by the analyst, for this deployment, and for the round that was
        asked for.
@@ -164,7 +164,7 @@ def verify_round(
 def verify_documents(
     announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
 ) -> RoundDocuments:
-    """Steps 1 to 5 of `verify_round`, but for the time: whether all this was signed, and belongs together."""
+    """Checks that a round's documents are genuine and match: steps 1 to 5 of `verify_round`, but for the time."""
     manifest = verify_from(roster.the(ANALYST), announcement.manifest, Manifest)  # 1
     _same("deployment", manifest.deployment, roster.deployment)
     if not ROUND_ID.fullmatch(manifest.round_id):
@@ -194,7 +194,7 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
     _same("stage", certificate.stage, PLAN)
     if not certificate.holds:
         raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")
-    if manifest.min_reports < certificate.users:
+    if manifest.min_reports < certificate.users:  # ε falls as the crowd grows: with fewer reports it is not certified
         raise MalformedDocumentError(
             f"the round would go on with {manifest.min_reports} reports, but is certified for {certificate.users}"
         )
@@ -221,7 +221,10 @@ def _node_of(signed: Signed, roster: Roster) -> Party:
 
 
 def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
-    """The accountant settles and releases on the word of the certified route: over another, no honest node is asked."""
+    """Refuses any route but the certified one.
+
+    The accountant settles and releases on the word of the certified nodes: another route may have no honest one.
+    """
     names = tuple(party.name for party in route)
     if len(set(names)) != len(names):
         raise RoundKeyError("a node stands on the route twice; do not take part")
@@ -261,6 +264,7 @@ def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, 
 def _check_countersignatures(announcement: Announcement, manifest: Manifest, route: tuple[Party, ...]) -> None:
     missing = {party.name: party for party in route}
     expected = document_digest(announcement.manifest)
+    # All nodes sign one manifest, so that no user can be given a round of its own, in which it would be alone.
     for signed in announcement.countersignatures:
         party = missing.pop(signed.signer, None)
         if party is None:

@@ -1,1 +1,1 @@
-"""What two parties of shuffledp must agree on: mechanism specs, onions, signed documents, errors, units."""
+"""Definitions that the parties of shuffledp share: mechanism specs, onions, signed documents, errors, units."""

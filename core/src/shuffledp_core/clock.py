@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], int]
-"""Gives whole milliseconds since 1970 (UTC)."""
+"""A function that returns whole milliseconds since 1970 (UTC)."""
 
 
 def system_clock() -> int:

@@ -1,4 +1,4 @@
-"""One TOML file per process; unknown keys are refused; secrets come from the environment.
+"""Configuration files: one TOML file per process; unknown keys are refused; secrets come from the environment.
 
 Relative paths are relative to the file that names them.
 """
@@ -32,7 +32,7 @@ class BrokerConfig(Section, frozen=True, kw_only=True):
 
 
 class Limits(Section, frozen=True, kw_only=True):
-    """What callers may take of a service, so that none of them takes all of it. docs/operations.md, "Limits".
+    """Limits on what callers may take of a service, so that none takes all of it. docs/operations.md, "Limits".
 
     Connections: at most `connections` stay open; more are closed again, first those of the address that has most, and
     never those on which a party of the roster or an operator has called. Each must show its certificate within
@@ -59,7 +59,7 @@ class Limits(Section, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> int:
-        """Connections that are accepted at all: what may come in before the surplus is closed again."""
+        """Most connections accepted at all, before the surplus is closed again."""
         return 4 * self.connections
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Limits(Section, frozen=True, kw_only=True):
 
 
 class ServiceConfig(Section, frozen=True, kw_only=True):
-    """What every service process needs.
+    """Configuration common to all service processes.
 
     `name` is the party's name in the roster, `root_key` the pinned hex key that signed the roster, `listen` is
     host:port, `state` the folder for everything that must survive a crash. `metrics` is the host:port of the page

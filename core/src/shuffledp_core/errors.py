@@ -1,4 +1,4 @@
-"""Every failure of the system, as one tree whose branches say who is at fault.
+"""All errors of the system, as one tree whose branches say who is at fault.
 
 `ShuffleDPError` is the only root. Our own misuse of our own functions is a plain `ValueError` instead.
 Each class has a stable wire `code` (its name), an exit code for command lines, and is re-raised on the
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 MAX_TEXT: Final = 2000
-"""Characters of a message. Ours are far shorter; more has come from somebody else."""
+"""Longest message in characters. Ours are far shorter; anything longer quotes somebody else."""
 
 
 class ShuffleDPError(Exception):
@@ -30,7 +30,7 @@ class ShuffleDPError(Exception):
 
 def _bounded(text: str) -> str:
     line = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
-    return line if line.isprintable() else "".join(one if one.isprintable() else " " for one in line)
+    return line if line.isprintable() else "".join(letter if letter.isprintable() else " " for letter in line)
 
 
 class ConfigError(ShuffleDPError):
@@ -56,7 +56,7 @@ class PortInUseError(ConfigError):
 
 
 class DocumentError(ShuffleDPError):
-    """A signed document cannot be believed. Whoever signed or relayed it is at fault."""
+    """A signed document cannot be believed. Its signer or a relay is at fault."""
 
 
 class SignatureError(DocumentError):
@@ -80,11 +80,11 @@ class EvidenceError(DocumentError):
 
 
 class FalseResultError(DocumentError):
-    """A genuine result contradicts the board or the headers that it stands on: whoever signed it is wrong or lies."""
+    """A genuine result contradicts the board or the headers that it rests on: its signer is wrong or lies."""
 
 
 class StaleRosterError(ConfigError, DocumentError):
-    """The roster has expired, or is older than one this process has lived by: there is a newer one. Exit code 2."""
+    """The roster has expired, or is older than one that this process has used before. Exit code 2."""
 
 
 class PolicyRefusal(ShuffleDPError):  # noqa: N818 - the field's own word; not every refusal is an error
@@ -118,7 +118,7 @@ class UnknownCredentialError(ClientFault):
 
 
 class WithdrawnCredentialError(UnknownCredentialError):
-    """The credential was genuine, and counts no longer: it was withdrawn, or has expired."""
+    """The credential is genuine but no longer valid: it was withdrawn, or has expired."""
 
 
 class DifferentSubmissionError(ClientFault):
@@ -146,11 +146,11 @@ class UnreachableError(NodeFault):
 
 
 class BrokerError(ShuffleDPError):
-    """The broker of the announcements is away, or says what no broker says. It can only delay: others are asked."""
+    """The announcement broker is away or breaks its protocol. It can only delay: the analyst is asked instead."""
 
 
 class BusyError(UnreachableError):
-    """A party had no room for the call, or waited too long for what the caller was to send. Asking again may help."""
+    """A party had no room for the call, or waited too long for the caller's request. Asking again may help."""
 
 
 class RoundStateError(ShuffleDPError):
@@ -158,11 +158,11 @@ class RoundStateError(ShuffleDPError):
 
 
 class UnknownRoundError(RoundStateError):
-    """Nobody here knows this round: never prepared, already deleted, or another deployment's."""
+    """The round is unknown here: never prepared, already deleted, or another deployment's."""
 
 
 class RoundFailed(ShuffleDPError):  # noqa: N818
-    """The round ended without a result; nothing was published. The budget is given back only on every node's word."""
+    """The round ended without a result; nothing was published. Its budget is released only on every node's discard."""
 
 
 class TooFewReportsError(RoundFailed):
@@ -170,11 +170,11 @@ class TooFewReportsError(RoundFailed):
 
 
 class CountMismatchError(RoundFailed):
-    """What the last node delivered is not what the entry node accepted."""
+    """The last node's batch does not match the reports that the entry node accepted."""
 
 
 class ExpiredTLSCertificateError(ConfigError, UnreachableError):
-    """A TLS certificate, or its authority, has ended: it must be renewed before its owner is talked to. Exit code 2."""
+    """A TLS certificate, or its authority, has expired and must be renewed. Exit code 2."""
 
 
 class ReceiptMissingError(NodeFault):
@@ -214,5 +214,5 @@ def codes() -> frozenset[str]:
 
 
 def by_code(code: str) -> type[ShuffleDPError]:
-    """The error class a wire code names; the root class for a code this version does not know."""
+    """The error class that a wire code names; the root class for a code that this version does not know."""
     return _walk(ShuffleDPError).get(code, ShuffleDPError)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, for their owner only, and erased as well as a file system allows.
+"""Atomic writes of private files, and their erasure as well as a file system allows.
 
 Overwriting is best effort: journals, snapshots and flash translation layers may keep old blocks. docs/adr/0002.
 """
@@ -13,11 +13,11 @@ _BLOCK: Final = 2**18
 """Zeros that erasing writes at a time."""
 
 PART: Final = ".part"
-"""Suffix of a file that is still being written; whoever finds one at start erases it."""
+"""Suffix of a file that is still being written; one found at start is erased."""
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and its parents, for the owner only; harmless when it is there."""
+    """Makes the folder and its parents, for the owner only; harmless when it exists."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -39,14 +39,14 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def open_part(path: Path) -> BinaryIO:
-    """An empty file next to `path`, mode 0600, that `commit_part` turns into `path`."""
+    """Opens an empty file next to `path`, mode 0600, that `commit_part` turns into `path`."""
     return _create(path.with_name(path.name + PART))
 
 
 def commit_part(path: Path, file: BinaryIO) -> None:
-    """Flushes what `open_part` gave to the disk and puts it in the place of `path`, atomically."""
+    """Flushes a file of `open_part` to the disk and renames it to `path`, atomically."""
     file.flush()
-    os.fsync(file.fileno())
+    os.fsync(file.fileno())  # before the rename, which a file system may make durable before the contents
     file.close()
     path.with_name(path.name + PART).replace(path)
     sync(path.parent)
@@ -60,7 +60,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the file; 0 when it is gone."""
+    """Size of the file in bytes; 0 when it is gone."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -23,15 +23,15 @@ from shuffledp_core.errors import ConfigError, StaleRosterError
 from shuffledp_core.files import write_new
 
 ROOT = "root"
-"""Signer name of the roster."""
+"""Name under which the roster is signed."""
 
 SEEN_ROSTER: Final = "roster-seen"
-"""In a state folder: serial and digest of the newest roster that the process has lived by."""
+"""File in a state folder with serial and digest of the newest roster that the process has used."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A name and the key that signs for it."""
+    """A party's name and its signing key."""
 
     name: str
     key: Ed25519PrivateKey = field(repr=False)
@@ -42,12 +42,12 @@ class Identity:
         return self.key.public_key().public_bytes_raw()
 
     def sign(self, document: Document) -> Signed:
-        """The document under this identity."""
+        """Signs a document with this identity's key."""
         return sign(document, self.name, self.key)
 
 
 def read_file(path: Path, what: str) -> bytes:
-    """The bytes of a file that configuration names; `ConfigError` says which file and why not."""
+    """Reads a file that the configuration names; `ConfigError` says which file cannot be read, and why."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -57,7 +57,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 
 def load_identity(folder: Path, name: str) -> Identity:
-    """The identity in a key folder. Raises `ConfigError` for a missing or unusable key."""
+    """Loads the identity of a key folder. Raises `ConfigError` for a missing or unusable key."""
     data = read_file(folder / "identity.pem", "identity key")
     try:
         key = load_pem_private_key(data, password=None)
@@ -84,7 +84,7 @@ def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
 
 
 def parse_hex_key(text: str, what: str) -> bytes:
-    """32 bytes from hex; `ConfigError` names what was wrong."""
+    """Parses a 32-byte key in hex; `ConfigError` says what is wrong with it."""
     try:
         key = bytes.fromhex(text)
     except ValueError as error:
@@ -95,12 +95,12 @@ def parse_hex_key(text: str, what: str) -> bytes:
 
 
 def read_roster(path: Path, root_key: str) -> Roster:
-    """The roster under the deployment's pinned root key (hex), of whatever age: to check documents of its own time."""
+    """The roster under the pinned root key (hex), even if it has expired: for checking documents of its time."""
     return _signed_roster(path, root_key)[1]
 
 
 def load_roster(path: Path, root_key: str, state: Path | None = None, clock: Clock = system_clock) -> Roster:
-    """The roster to live by; steps of docs/protocol.md, "Keys".
+    """Loads the current roster; steps of docs/protocol.md, "Keys".
 
     1. It is signed by the deployment's pinned root key (hex).
     2. It is current (`require_current`).
@@ -118,7 +118,7 @@ def load_roster(path: Path, root_key: str, state: Path | None = None, clock: Clo
 
 
 def require_current(roster: Roster, now: int) -> None:
-    """Raises `StaleRosterError` for a roster without serial, and for one that has expired at `now` (milliseconds)."""
+    """Raises `StaleRosterError` for a roster without a serial, or expired at `now` (milliseconds since 1970)."""
     if roster.serial < 1:
         raise StaleRosterError(
             f"the roster of {roster.deployment!r} has no serial number, it was made by an older version: make a new "
@@ -138,7 +138,7 @@ def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
 
 
 def _remember(state: Path, serial: int, digest: str) -> None:
-    """Refuses a roster that is older than the newest one of this state folder, or another one of the same serial."""
+    """Refuses a roster that is older than the newest one of this state folder, or differs under the same serial."""
     file = state / SEEN_ROSTER
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,6 +161,6 @@ def _remember(state: Path, serial: int, digest: str) -> None:
 
 
 def verify_from(party: Party, signed: Signed, model: type[DocumentT]) -> DocumentT:
-    """A document that this party of the roster signed; errors as `verify`; `ConfigError` for a key that is none."""
+    """Verifies a document of this party of the roster; errors as `verify`; `ConfigError` for an unusable key."""
     key = parse_hex_key(party.identity_key, f"identity key that the roster names for {party.name!r}")
     return verify(signed, model, party.name, key)

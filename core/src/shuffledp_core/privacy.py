@@ -1,4 +1,4 @@
-"""The words in which a guarantee is stated."""
+"""Vocabulary of privacy guarantees: adjacency and composition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Adjacency(StrEnum):
-    """What two neighbouring datasets are; the number of users is public in both.
+    """Relation between neighbouring datasets; the number of users is public in both.
 
     STANDARD: one user's value changes in any way; ε is for the whole change.
     METRIC: one user's value changes by d, 1 <= d <= d_max; ε is per unit of d (Athanasiou et al. 2025, Definition 4).
@@ -17,7 +17,7 @@ class Adjacency(StrEnum):
 
 
 class Composition(StrEnum):
-    """How a population's rounds are added up, by what their parameters may depend on.
+    """Composition of a population's rounds, by what their parameters may depend on.
 
     ADAPTIVE: the results of earlier rounds; a privacy filter decides which round still fits.
     FIXED: nothing that a round showed; smaller totals, true only if every parameter was fixed in advance.

@@ -1,6 +1,6 @@
 """The operating system's CSPRNG: values are randomised and batches permuted with it alone (invariants 2 and 3).
 
-The one seed of the protocol is what a device seals one submission from, `shuffledp_core.onion.seeds`.
+The only seed of the protocol is the one that a device seals a submission with, `shuffledp_core.onion.seeds`.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ class RandomIntegers:
             # One byte, the usual case, is an integer already.
             draw = self._block[start] if width == 1 else int.from_bytes(self._block[start:end], "big")
             draw >>= excess
-            if draw < bound:
+            if draw < bound:  # a remainder instead would favour small numbers: privacy proofs need the exact law
                 return draw

@@ -1,4 +1,4 @@
-"""The state folder of a process: its own, and only one process's at a time."""
+"""Exclusive lock on a process's state folder."""
 
 from __future__ import annotations
 

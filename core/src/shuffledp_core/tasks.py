@@ -1,4 +1,4 @@
-"""Steps that must not be torn apart when the caller hangs up."""
+"""Coroutines and threads that finish even when their caller is cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of `work`; a cancellation is passed on only after `work` has come to its own end."""
+    """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -23,5 +23,5 @@ async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Runs blocking work off the event loop; when cancelled, first waits until the thread has come to its end."""
+    """Runs blocking work off the event loop; when cancelled, first waits until the thread has ended."""
     return await uninterrupted(asyncio.to_thread(function, *args, **kwargs))

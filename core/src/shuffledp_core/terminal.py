@@ -1,4 +1,4 @@
-"""What command lines share: text on terminals that lack its letters, and a last line when something went wrong."""
+"""Output of command lines: text on terminals that lack its letters, and a last line about an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HANDLER: Final = "shuffledp-plain"
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """In place of what the terminal has no letters for: words of the field, letters without accents, lines as lines."""
+    """Encoding error handler: ASCII words for symbols of the field, letters without accents, plain lines for boxes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_letter, error.object[error.start : error.end])), error.end
@@ -36,7 +36,7 @@ def _letter(letter: str) -> str:
 
 
 def prepare_terminal() -> None:
-    """Lets standard output and error write every text, whatever letters they have."""
+    """Makes standard output and error accept every text, whatever their encoding."""
     codecs.register_error(_HANDLER, _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
@@ -44,14 +44,14 @@ def prepare_terminal() -> None:
 
 
 def say_error(line: str) -> None:
-    """A last line on standard error, if it is still there: a terminal that hung up takes nothing."""
+    """Writes a last line to standard error, if it is still there: a terminal that hung up takes nothing."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
 def explain(error: OSError) -> str:
-    """An error of the operating system in words, with the file it is about."""
+    """Description of an error of the operating system, with the file it is about."""
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, BrokenPipeError):
         return "whoever read the output has gone"

@@ -1,4 +1,4 @@
-"""Words that several parties write and compare: stages of a certificate, round ids, the default suite."""
+"""Shared vocabulary of the parties: stages of a certificate, form of round ids, default suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINAL: Final = "final"
 """A certificate issued after a round, for the reports that were mixed."""
 
 ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
-"""What a round id matches as a whole: the 16 random bytes that the analyst drew, as hex digits."""
+"""Pattern of a whole round id: the 16 random bytes that the analyst drew, as hex digits."""
 
 DEFAULT_SUITE: Final = "sealed-box"
 """The public-key suite of a round whose plan names none; `shuffledp_core.onion.suites` has all of them."""

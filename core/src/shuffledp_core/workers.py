@@ -1,4 +1,4 @@
-"""How a worker process of a pool begins, whoever's pool it is."""
+"""Start of a pool's worker process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 
 
 def begin() -> None:
-    """Initialiser of a worker: never outlive the parent, leave Ctrl-C to it.
+    """Initialises a worker: it never outlives its parent, and leaves Ctrl-C to it.
 
     A worker waits for work on a pipe whose other end it holds itself, so it does not notice a killed parent there.
     """

@@ -1,1 +1,1 @@
-"""What the operator of a deployment needs: keys, rosters, round control, results."""
+"""Operation of a deployment: keys, rosters, round control, results."""

@@ -1,4 +1,4 @@
-"""The operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
+"""Operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def round_(
     mechanism: Mechanism,
     max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")],
     min_reports: Annotated[int, typer.Option(min=1, help="Fewer: the round ends without an answer.")],
-    max_reports: Annotated[int, typer.Option(min=1, help="The round closes when so many have arrived.")],
+    max_reports: Annotated[int, typer.Option(min=1, help="The round closes when this many have arrived.")],
     epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")],
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,

@@ -21,10 +21,10 @@ DEFAULT_COLUMN: Final = "mdvis"
 
 
 MOST_BYTES: Final = 2**28
-"""Of a file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may have no end."""
+"""Largest file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may be endless."""
 
 DRAW_SEED: Final = 2026
-"""Users who are drawn from too few rows are the same ones each time, as rows taken in order are."""
+"""Seed for users drawn from too few rows: they are the same ones each time, as rows taken in order are."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Column:
 
     Attributes:
         values: shape (users,), int64, each in {0..max_value}.
-        capped: how many were above max_value and now are max_value.
+        capped: number of values that were above max_value and now are max_value.
         drawn_from: number of rows from which all values were drawn with replacement; None: each user is a row.
     """
 
@@ -44,7 +44,7 @@ class Column:
 
 
 def load_column(file: Path | None, name: str | None, *, users: int, max_value: int, draw: bool = False) -> Column:
-    """The first `users` values of a column, capped at `max_value`.
+    """Loads the first `users` values of a column, capped at `max_value`.
 
     Args:
         file: a CSV with a header, optionally gzipped; None for the built-in sample.
@@ -65,7 +65,7 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
     filled = (row for row in rows if row)  # blank lines, as at the end of many files, are nobody
     try:
         name, position = _find(name, next(rows, []), label)
-        found = [_whole((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
+        found = [_parse_value((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
     except csv.Error as error:
         raise UsageError(f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
     values, drawn_from = np.array(found, dtype=np.int64), None
@@ -78,7 +78,7 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
 
 
 def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
-    """The column's name and place; `UsageError` says what there is."""
+    """Finds a column's name and place; `UsageError` lists the columns otherwise."""
     if not any(header):
         raise UsageError(f"{label} is empty or has no header; a CSV file with a line of column names is needed")
     if name is None and len(header) == 1:
@@ -106,7 +106,7 @@ def _read(file: Path) -> str:
         raise UsageError(f"cannot read {file}: {reason}; check the path and the file") from error
 
 
-def _whole(text: str, label: str, line: int) -> int:
+def _parse_value(text: str, label: str, line: int) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
         raise UsageError(f"{label}, line {line}: the column needs whole numbers from 0 up")
     return int(text)

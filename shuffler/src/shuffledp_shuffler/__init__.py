@@ -1,1 +1,1 @@
-"""One mix node: accept, spool, peel, permute, relay."""
+"""A mix node: accepts, spools, peels, permutes, relays."""

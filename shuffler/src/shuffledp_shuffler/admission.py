@@ -1,8 +1,8 @@
-"""Which genuine credentials count no longer: those that were withdrawn, and those that have expired.
+"""Revocation and expiry of genuine credentials.
 
-Who enrols a population signs one complete list of withdrawn credentials after the other, each with the next serial. The
+The enrolment authority of a population signs complete lists of withdrawn credentials, each with the next serial. The
 entry node looks at the file before every submission and reads it when it has changed. The newest list that it ever
-believed stays in its state folder: no older, torn or missing file brings a credential back.
+accepted stays in its state folder: no older, torn or missing file brings a credential back.
 docs/protocol.md, "Submit".
 """
 
@@ -26,12 +26,12 @@ _KEPT: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""
 
 Stamp = tuple[int, int, int] | None
-"""By what a change of a file is noticed; None: there is none."""
+"""Modification time, size and inode, by which a change of a file is noticed; None: there is no file."""
 
 
 @dataclass(frozen=True)
 class _List:
-    """A list that is believed, and the file in which it was last looked for."""
+    """A verified list of withdrawn credentials, and the stamp of the file last looked at."""
 
     serial: int
     digest: str
@@ -39,14 +39,14 @@ class _List:
     stamp: Stamp = None
 
 
-_NOBODY: Final = _List(0, "", frozenset())
+_EMPTY: Final = _List(0, "", frozenset())
 
 
 class Admission:
-    """The lists of a node's populations. `folder` holds `<population>.json`; None: nobody is ever withdrawn."""
+    """Withdrawal lists of a node's populations. `folder` holds `<population>.json`; None: none is ever withdrawn."""
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
-        """Reads what is there. Raises `ConfigError` for a list that cannot be believed where none is kept either."""
+        """Reads the lists. Raises `ConfigError` for an invalid list where none is kept from before."""
         self._folder = folder
         self._kept = state / _KEPT
         self._populations = {population.name: population for population in roster.populations}
@@ -57,7 +57,7 @@ class Admission:
                 self._look(population, first=not self._lists[population.name].serial)
 
     def refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
-        """Why a genuine credential does not count at `now` (milliseconds since 1970); None while it does."""
+        """The refusal of a withdrawn or expired credential at `now` (milliseconds since 1970); None for a valid one."""
         if credential.expires_at is not None and now >= credential.expires_at:
             return WithdrawnCredentialError(
                 f"the credential expired at {credential.expires_at}, it is {now}; enrol again"
@@ -75,12 +75,12 @@ class Admission:
     def _remembered(self, population: Population) -> _List:
         file = self._kept / f"{population.name}.json"
         if not file.exists():
-            return _NOBODY
+            return _EMPTY
         try:
-            return _believed(read_file(file, "withdrawals"), population)
+            return _verified(read_file(file, "withdrawals"), population)
         except DocumentError as error:  # such as after a change of the enrolment key, which ends all old credentials
             structlog.get_logger().warning("kept withdrawals are not used", file=str(file), reason=str(error))
-            return _NOBODY
+            return _EMPTY
 
     def _look(self, population: Population, *, first: bool = False) -> None:
         """Takes over the list in the file if it has changed and is newer."""
@@ -103,11 +103,12 @@ class Admission:
         self._lists[population.name] = _List(found.serial, found.digest, found.credentials, stamp)
 
     def _newer(self, data: bytes, population: Population, known: _List) -> _List:
-        found = _believed(data, population)
+        found = _verified(data, population)
         if found.serial < known.serial or (found.serial == known.serial and found.digest != known.digest):
             raise ForeignDocumentError(f"a list of serial {found.serial} does not replace the one of {known.serial}")
         if found.serial > known.serial:
             make_folder(self._kept)
+            # Kept before it is used: a node that refused a credential once must refuse it after a crash, too.
             write_atomic(self._kept / f"{population.name}.json", data)
             structlog.get_logger().info(
                 "withdrawals", population=population.name, serial=found.serial, credentials=len(found.credentials)
@@ -115,12 +116,14 @@ class Admission:
         return found
 
 
-def _believed(data: bytes, population: Population) -> _List:
+def _verified(data: bytes, population: Population) -> _List:
     signed = Signed.from_bytes(data)
-    said = verify(signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key))
-    if said.population != population.name or said.serial < 1:
-        raise ForeignDocumentError(f"withdrawals {said.serial} of {said.population[:80]!r}, not of {population.name!r}")
-    return _List(said.serial, document_digest(signed), frozenset(said.credentials))
+    found = verify(signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key))
+    if found.population != population.name or found.serial < 1:
+        raise ForeignDocumentError(
+            f"withdrawals {found.serial} of {found.population[:80]!r}, not of {population.name!r}"
+        )
+    return _List(found.serial, document_digest(signed), frozenset(found.credentials))
 
 
 def _stamp(file: Path) -> Stamp:

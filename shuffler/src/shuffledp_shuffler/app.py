@@ -1,4 +1,4 @@
-"""Puts a node together from its configuration and runs it. Kept apart from `cli`, which every worker imports."""
+"""Construction of a node from its configuration. Kept apart from `cli`, which every worker imports."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import Work
 
 NodeOf = Callable[[Parts], MixNode]
-"""Makes a node of its parts; an experiment puts its adversary here, and the node then says that it is corrupt."""
+"""A function that makes a node of its parts; with an experiment's own, the node declares itself corrupt."""
 
 
 def build(
     config: NodeConfig, clock: Clock = system_clock, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
 ) -> tuple[MixNode, Service]:
-    """A node and the server in front of it; `recover` the node before the server starts.
+    """Builds a node and the server in front of it; `recover` the node before the server starts.
 
-    `corrupt` is the folder in which a node that is corrupt on purpose writes what it learns; None: an honest node. A
-    node of any other code than ours (`node_of`) is corrupt, too, and says so: nobody can know what it does.
+    `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node of any other code than ours
+    (`node_of`) is corrupt, too, and says so: nobody can know what it does.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state folder, and
     `DocumentError` for a roster that is not signed by the pinned root key.

@@ -1,4 +1,4 @@
-"""How fast this node peels, measured on its own workers when it starts: what a round's peel rate is compared with."""
+"""Peeling rate of this node's workers, measured at start: the reference for a round's peel rate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool
 
 ONIONS: Final = 1024
-"""In one piece: about 35 ms of peeling, of which handing over is a few hundredths."""
+"""Onions in one piece: about 35 ms of peeling, of which handing over is a few hundredths."""
 
 RUN_SECONDS: Final = 0.4
-"""How long each of the two measurements goes on; a started run is finished."""
+"""Duration of each of the two measurements; a started run is finished."""
 
 _GEOMETRY: Final = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
 _ROUND: Final = "capacity"
@@ -33,7 +33,7 @@ class Capacity:
 
 
 async def measure(pool: PeelPool) -> Capacity:
-    """The peel rates of warm workers; about a second.
+    """Measures the peel rates of warm workers, in about a second.
 
     Each is the best of some short runs, the one that was disturbed least: the rate of an idle machine, which a node
     that shares its processors does not reach.

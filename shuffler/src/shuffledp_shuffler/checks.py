@@ -1,4 +1,4 @@
-"""What a mix node checks before it believes anything. Pure: the roster and the time are parameters."""
+"""A mix node's checks of everything that it is sent. Pure: the roster and the time are parameters."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 CLOCK_MILLISECONDS: Final = 600_000
-"""How much the clocks of the parties may differ: ten minutes. A round opens when it is announced, and it is announced
+"""Largest difference between the parties' clocks: ten minutes. A round opens when it is announced, and it is announced
 when it is certified."""
 
 
 def check_round_id(round_id: str) -> str:
-    """The round id, fit to name a folder; `UnknownRoundError` otherwise."""
+    """Returns a round id that is fit to name a folder; `UnknownRoundError` for any other."""
     if not ROUND_ID.fullmatch(round_id):
         raise UnknownRoundError(f"{round_id[:80]!r} is not a round id: 32 lower-case hex digits")
     return round_id
 
 
 def check_certificate(signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int) -> Certificate:
-    """The plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
+    """Verifies the plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
 
     1. It is signed by the roster's accountant, and the roster is current.
     2. It is for this deployment.
@@ -86,10 +86,10 @@ def check_certificate(signed: Signed, roster: Roster, name: str, position: int, 
 
 
 def check_after_start(certificate: Certificate, started: int) -> None:
-    """A certificate of a round that is not known here was issued since this node was started (milliseconds since 1970).
+    """Refuses an unknown round certified before this node was started (milliseconds since 1970).
 
-    A node knows every round it took part in since then. Of those before, its disk tells, unless it is a copy that was
-    put back: such a node would mix a round again that was given back to the budget. docs/protocol.md, "PrepareRound".
+    A node knows every round it took part in since then. Its disk tells of those before, unless it is a restored backup:
+    such a node would mix a round again whose budget was released. docs/protocol.md, "PrepareRound".
 
     Raises:
         ExpiredDocumentError: it was issued before.
@@ -102,13 +102,13 @@ def check_after_start(certificate: Certificate, started: int) -> None:
 
 
 def named_round(signed: Signed, roster: Roster) -> str:
-    """The round a manifest is for, once it is known to be the analyst's; errors as `verify`."""
+    """The round of a manifest that is the analyst's; errors as `verify`."""
     return verify_from(roster.the("analyst"), signed, Manifest).round_id
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A verified manifest, with the route unwrapped and the names a node needs."""
+    """A verified manifest, with its certificate, its route and this node's position."""
 
     manifest: Manifest
     certificate: Certificate
@@ -125,7 +125,7 @@ class Terms:
         return None if self.position == ENTRY else self.route[self.position - 2].node
 
     def successor(self, roster: Roster) -> Party:
-        """Who gets our batch: the next node, or the analyst after the last."""
+        """The recipient of our batch: the next node, or the analyst after the last."""
         if self.position == len(self.route):
             return roster.the("analyst")
         return roster.party(self.route[self.position].node)
@@ -140,7 +140,7 @@ class Terms:
 
 
 def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms:
-    """The manifest a node countersigns; steps of docs/protocol.md, "SetManifest". Times: `check_times`.
+    """Verifies the manifest a node countersigns; steps of docs/protocol.md, "SetManifest". Times: `check_times`.
 
     1. It is signed by the roster's analyst, for this deployment and this round.
     2. The certificate inside is the one the round was prepared with.
@@ -173,7 +173,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
 
 
 def check_times(terms: Terms, now: int) -> None:
-    """The manifest's times make sense at `now` (milliseconds since 1970).
+    """Checks a manifest's times at `now` (milliseconds since 1970).
 
     1. It opens before it closes. 2. The closing time is to come. 3. It closes before the certificate expires.
     4. It opens now: an analyst announces a round when it opens it, so anything else is a clock that is wrong.
@@ -195,7 +195,7 @@ def check_times(terms: Terms, now: int) -> None:
 
 
 def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
-    """The commitment of the node that calls, under its identity key; which round it is for is inside.
+    """Verifies the batch header of the calling node under its identity key; it names the round.
 
     Raises:
         DocumentError: it is not signed by the caller. UnknownRoundError: it names no round id.
@@ -206,7 +206,7 @@ def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
 
 
 def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
-    """Whether a header fits the round; the number of bytes that must follow. docs/protocol.md, "Batches".
+    """Checks that a header fits the round; returns the number of bytes that must follow. docs/protocol.md, "Batches".
 
     1. The caller is our predecessor on the route.
     2. The batch is meant for our position.
@@ -252,7 +252,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
 
 
 def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed) -> tuple[str, str]:
-    """Who claims to have submitted what, before any envelope is read: (credential id, envelope digest).
+    """Checks a claim before any envelope is read: (credential id, envelope digest).
 
     Raises:
         UnknownCredentialError, InvalidSubmissionError: as core's `check_claim`.
@@ -270,7 +270,7 @@ def _require_deployment(deployment: str, roster: Roster) -> None:
 def _check_route(
     route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """The round keys of a route: those certified, each a roster node's own, for its place in this round."""
+    """Verifies the round keys of a route: the certified nodes' own, each for its position in this round."""
     if tuple(signed.signer for signed in route) != certificate.route:
         raise RoundKeyError(f"the route is not the certified one, {', '.join(certificate.route)[:200]}")
     own = record.own_key()

@@ -13,7 +13,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the node; the exit code. One line on standard error says why it did not."""
+    """Runs the node and returns the exit code. One line on standard error says why it failed."""
     from shuffledp_core.terminal import prepare_terminal, say_error
     from shuffledp_shuffler.command import app
 

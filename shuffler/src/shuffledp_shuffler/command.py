@@ -1,4 +1,4 @@
-"""The options of `shuffledp-shuffler`, in a module of its own: see `cli`."""
+"""Command line options of `shuffledp-shuffler`; why they are not in `cli`, see there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
     if wanted:
         typer.echo(f"shuffledp-shuffler {version('shuffledp-shuffler')}")
         raise typer.Exit
@@ -37,7 +37,7 @@ def serve(
         ),
     ] = None,
     _: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """One mix node of a shuffledp deployment."""

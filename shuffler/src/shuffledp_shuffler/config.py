@@ -1,4 +1,4 @@
-"""What a mix node can be told in its configuration file."""
+"""Configuration file of a mix node."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     for a place. The next hop may be unreachable for `relay_seconds` before the round is given up. A round that nobody
     continues within `abandoned_seconds` after its closing time is given up, too, so that its key does not lie on the
     disk for ever. A node that starts with a state folder which no node used for `away_seconds` gives up the rounds that
-    are open in it: it may be a copy that was put back. `withdrawals` is the folder with the list of withdrawn
-    credentials of every population, `<population>.json`; None: nobody's is ever withdrawn.
+    are open in it: it may be a restored backup. `withdrawals` is the folder with the list of withdrawn credentials of
+    every population, `<population>.json`; None: none is ever withdrawn.
     """
 
     broker: BrokerConfig | None = None
@@ -48,7 +48,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def uploads(self) -> Bounds:
-        """What of submissions may be on its way."""
+        """Bounds on the submissions being received."""
         return Bounds(
             places=self.max_submissions,
             size=self.submission_bytes,
@@ -59,5 +59,5 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def worker_count(self) -> int:
-        """Processes that peel."""
+        """Number of peeling processes."""
         return self.workers or os.cpu_count() or 1

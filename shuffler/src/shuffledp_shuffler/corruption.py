@@ -1,6 +1,6 @@
-"""A node that is corrupt on purpose: it keeps to the protocol, and writes down all that it knows.
+"""Logs of a deliberately corrupt node: it follows the protocol, and records all that it learns.
 
-For laboratories: the promise is (ε, δ) while one node is honest and ε_L when none is, and an attack that joins these
+For laboratories: the guarantee is (ε, δ) while one node is honest and ε_L when none is, and an attack that joins these
 logs shows both. A corrupt node says so in its round key, and with it in every manifest, in its status and in its log.
 docs/protocol.md, section "Corrupt nodes".
 
@@ -11,7 +11,7 @@ LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner o
                    A pool record that was dropped stands nowhere
     incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1: envelopes, others: records
     outgoing       uint8 (records, 16): the same of every record that went out, in the order of the batch
-    credentials    uint8 (users, 32), at node 1 only: who sent each envelope, in the order of the spool
+    credentials    uint8 (users, 32), at node 1 only: the sender of each envelope, in the order of the spool
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CREDENTIAL_BYTES: Final = 32
 SUFFIX: Final = ".npz"
 
 _ROWS: Final = 2**14
-"""Records digested at a time."""
+"""Number of records digested at a time."""
 
 _HEADER: Final = "header"
 
@@ -54,14 +54,14 @@ _UNREADABLE: Final = (
     OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, OverflowError, SyntaxError,
     zipfile.BadZipFile, zlib.error, msgspec.MsgspecError,
 )  # fmt: skip
-"""What zip, numpy and JSON raise for bytes that are none of theirs."""
+"""Exceptions that zip, numpy and JSON raise for bytes in another format."""
 
 Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
-"""The arrays of a log by name."""
+"""Arrays of a log by name."""
 
 
 class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a log is of. `batch` is the digest of the batch that was relayed; `arrays` the SHA-256 of each array.
+    """Round, node and counts of a log. `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
 
     `records` went out, and `dropped` were in the pool beside them.
     """
@@ -79,18 +79,18 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def pool(self) -> int:
-        """Records that the node had before it dropped any."""
+        """Number of records before any was dropped."""
         return self.records + self.dropped
 
     @property
     def units(self) -> int:
-        """What came in: envelopes at node 1, records elsewhere."""
+        """Number of incoming units: envelopes at node 1, records elsewhere."""
         return self.users if self.position == ENTRY else self.pool
 
 
 @dataclass(frozen=True)
 class CorruptLog:
-    """What one corrupt node knows of one round; shapes as in the module's docstring. `credentials` at node 1 only."""
+    """One corrupt node's log of one round; shapes as in the module's docstring. `credentials` at node 1 only."""
 
     header: LogHeader
     permutation: NDArray[np.int64]
@@ -101,7 +101,7 @@ class CorruptLog:
 
 @dataclass(frozen=True)
 class Corruption:
-    """Where a corrupt node writes, and under which name."""
+    """The log folder of a corrupt node, with its name and deployment."""
 
     folder: Path
     deployment: str
@@ -109,7 +109,7 @@ class Corruption:
 
     @classmethod
     def into(cls, folder: Path, deployment: str, node: str) -> Corruption:
-        """Makes the folder; `ConfigError` when that cannot be."""
+        """Makes the folder; `ConfigError` when it cannot be made."""
         try:
             make_folder(folder)
         except OSError as error:
@@ -117,14 +117,14 @@ class Corruption:
         return cls(folder, deployment, node)
 
     def recorder(self, record: RoundRecord, layer: Layer, source: Path, index: Path) -> Recorder | None:
-        """What `mix` calls once the permuted batch is on disk; None for a round whose key does not say "corrupt".
+        """Callback for `mix` once the permuted batch is on disk; None for a round whose key does not say "corrupt".
 
         A round that is mixed again after a crash is recorded again, before anything is relayed: the log that stays is
         of the order that was sent. A log that cannot be written is reported, and the round goes on.
 
         Args:
             record: the round, its number of users known.
-            layer: what the mix takes off.
+            layer: the layer that the mix removes.
             source: the packed units that are mixed.
             index: the spool's SQLite file, read at node 1.
         """
@@ -177,7 +177,7 @@ def link_digests(records: Records) -> NDArray[np.uint8]:
 
 
 def write_log(path: Path, header: LogHeader, arrays: Arrays) -> None:
-    """Puts a log in its place, whole. `OSError` when the disk refuses."""
+    """Writes a log atomically. `OSError` when the disk refuses."""
     head = np.frombuffer(msgspec.json.encode(header), dtype=np.uint8)
     with open_part(path) as file:
         np.savez(file, allow_pickle=False, **{_HEADER: head}, **arrays)
@@ -185,11 +185,11 @@ def write_log(path: Path, header: LogHeader, arrays: Arrays) -> None:
 
 
 def read_log(path: Path) -> CorruptLog:
-    """The log in a file, checked.
+    """Reads and checks a log.
 
     1. It is whole, of this version, and every array has the digest that the header says.
     2. The arrays have the shapes that the header's counts give; credentials are there at node 1, and only there.
-    3. The permutation is one, of those pool records that were not dropped.
+    3. The permutation is one of the pool records that were not dropped.
 
     Raises:
         CorruptLogError: names the file and what is wrong.
@@ -213,7 +213,7 @@ def read_log(path: Path) -> CorruptLog:
 
 
 def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, CorruptLog]:
-    """The logs of one round anywhere below `folder`, by position on the route.
+    """Reads all logs of one round below `folder`, by position on the route.
 
     1. There is one at least.
     2. Each is of this round and deployment.
@@ -274,7 +274,8 @@ def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
     """The credential of every envelope, found in the spool's index by the envelope's digest."""
     database = sqlite3.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)
     try:
-        packed = b"".join(digest + who for digest, who in database.execute("SELECT digest, credential FROM accepted"))
+        found = database.execute("SELECT digest, credential FROM accepted")
+        packed = b"".join(digest + sender for digest, sender in found)
     finally:
         database.close()
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(-1, 32 + CREDENTIAL_BYTES)

@@ -1,4 +1,4 @@
-"""Finds onions that stand twice in a batch: a copied onion would be traced through the mix by its copy."""
+"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shuffledp_core.randomness import RandomBytes
 from shuffledp_shuffler.permutation import Records
 
 _ROWS: Final = 2**16
-"""Records hashed at a time: bounds the working copy to some megabytes."""
+"""Number of records hashed at a time, which bounds the working copy to some megabytes."""
 
 
 def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
@@ -40,6 +40,7 @@ def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
 def _hashes(records: Records, random: RandomBytes) -> NDArray[np.uint64]:
     count, width = records.shape
     words = -(-width // 8)
+    # Odd, so that each multiplier is invertible modulo 2^64: records that differ in one word never meet.
     factors = np.frombuffer(random(8 * words), dtype=np.uint64) | np.uint64(1)
     hashes = np.empty(count, dtype=np.uint64)
     padded = np.zeros((min(count, _ROWS), 8 * words), dtype=np.uint8)

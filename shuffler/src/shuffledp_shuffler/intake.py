@@ -1,4 +1,4 @@
-"""What comes in as a stream: submissions from clients, batches from the predecessor.
+"""Intake of streams: submissions from clients, batches from the predecessor.
 
 docs/protocol.md, sections "Submit" and "Batches".
 """
@@ -30,7 +30,7 @@ from shuffledp_shuffler.uploads import Uploads
 
 @dataclass(frozen=True)
 class Submissions:
-    """Takes submissions. `clock` gives milliseconds since 1970."""
+    """Intake of submissions. `clock` gives milliseconds since 1970."""
 
     identity: Identity
     roster: Roster
@@ -39,13 +39,13 @@ class Submissions:
     admission: Admission
 
     async def take(self, live: LiveRound, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
-        """The signed receipt, once the submission is on disk; the same again for the same submission.
+        """Takes a submission and returns its signed receipt, once it is on disk; the same again for a repetition.
 
         1. The round takes submissions now; otherwise only a repetition of an accepted one is answered, and nothing
            of the envelope is read.
         2. Credential and claim are genuine (core's `check_claim`): nobody else gets any further.
         3. The credential still counts, unless its submission was accepted before (`_require_admitted`).
-        4. It is the only call of this credential; whoever waited for another one may be answered by that one's end.
+        4. It is the only call of this credential; one that waited for another may find its submission accepted.
         5. There is room for the envelope's one legal length, and it arrives whole, in order and in time.
         6. It is the envelope of the claim; it opens; no record is repeated.
         7. It is still open; spooled: on disk, once per credential.
@@ -77,13 +77,14 @@ class Submissions:
             return await self._repeated(live, name, claimed, refusal)
         await live.require_spool().append(name, claimed, envelope)
         live.touch()
+        # Signed last: a receipt is evidence against this node, so it never comes before the envelope is on disk.
         return self._receipt(live, name, claimed)
 
     async def _require_admitted(self, live: LiveRound, credential: Signed) -> None:
-        """A genuine credential that was withdrawn or has expired gets no more than its receipt again."""
-        who = from_json(credential.body, Credential)
-        refusal = self.admission.refusal(who, self.clock())
-        if refusal is not None and await live.require_spool().find(credential_id(who)) is None:
+        """Refuses a withdrawn or expired credential, unless its submission was accepted before."""
+        owner = from_json(credential.body, Credential)
+        refusal = self.admission.refusal(owner, self.clock())
+        if refusal is not None and await live.require_spool().find(credential_id(owner)) is None:
             raise refusal
 
     async def _repeated(
@@ -102,7 +103,7 @@ class Submissions:
 
 
 def _verify(terms: Terms, claimed: str, envelope: bytes, key: bytes) -> None:
-    """The envelope of a claim that is genuine opens. Raises as `Submissions.take`, step 5."""
+    """Checks that the envelope of a genuine claim opens. Raises as `Submissions.take`, step 6."""
     check_envelope(claimed, envelope)
     geometry = terms.geometry
     records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
@@ -113,12 +114,12 @@ def _verify(terms: Terms, claimed: str, envelope: bytes, key: bytes) -> None:
 
 @dataclass(frozen=True)
 class Batches:
-    """Takes batches from predecessors. `uploads` is where they arrive."""
+    """Intake of batches from predecessors. `uploads` is the folder where they arrive."""
 
     uploads: Path
 
     async def take(self, live: LiveRound, peer: str, signed: Signed, header: BatchHeader, chunks: Chunks) -> bool:
-        """Whether a new batch was committed; False for the repetition of one that was.
+        """Takes a batch; True if it was committed now, False for the repetition of one that was before.
 
         1. The header fits the round and comes from our predecessor (`check_batch`).
         2. It is the first batch, or the committed one again, whose bytes are let through: a sender that is answered
@@ -135,6 +136,7 @@ class Batches:
                 await let_through(chunks, total)
                 return False
             live.record.received(signed, header.users)
+            # Outside the round's folder until it is verified: what a crash leaves there is never taken for a batch.
             upload = self.uploads / f"{secrets.token_hex(16)}{PART}"
             try:
                 check_digest(header.digest, await receive(chunks, total, upload))  # 3

@@ -1,4 +1,4 @@
-"""What a node has in hand, looked up when its page of metrics is read: rounds by phase, records in work, spool bytes.
+"""Gauges of a node's present state, collected when its metrics page is read: rounds by phase, records, spool bytes.
 
 Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or after the change.
 """
@@ -30,19 +30,19 @@ class Inventory(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """See `prometheus_client.registry.Collector`."""
         now = [live.snapshot() for live in self.rounds()]
-        phases = Counter(one.record.phase for one in now)
+        phases = Counter(snapshot.record.phase for snapshot in now)
         yield _family("shuffledp_node_rounds", "Rounds at this node", "phase", {p: phases[p] for p in Phase})
-        collected = sum(one.accepted for one in _in(Phase.OPEN, now))
+        collected = sum(snapshot.accepted for snapshot in _in(Phase.OPEN, now))
         yield GaugeMetricFamily("shuffledp_node_open_submissions", "In the pools of open rounds", value=collected)
-        total = {phase: sum(one.total for one in _in(phase, now)) for phase in WORKING}
+        total = {phase: sum(snapshot.total for snapshot in _in(phase, now)) for phase in WORKING}
         yield _family("shuffledp_node_pool_records", "Records in work", "phase", total)
-        done = {phase: sum(one.done for one in _in(phase, now)) for phase in WORKING}
+        done = {phase: sum(snapshot.done for snapshot in _in(phase, now)) for phase in WORKING}
         yield _family("shuffledp_node_pool_done_records", "Of these, through the phase", "phase", done)
         yield _family("shuffledp_node_spool_bytes", "Bulk data on disk", "file", self.store.spool_bytes())
 
 
 def _in(phase: Phase, snapshots: Sequence[Snapshot]) -> Iterable[Snapshot]:
-    return (one for one in snapshots if one.record.phase is phase)
+    return (snapshot for snapshot in snapshots if snapshot.record.phase is phase)
 
 
 def _family(name: str, help_: str, label: str, values: dict[Phase, int] | dict[str, int]) -> GaugeMetricFamily:

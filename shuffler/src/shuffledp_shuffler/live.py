@@ -1,4 +1,4 @@
-"""A round in memory: its record, what works on it, and who watches it."""
+"""A round in memory: its record, the job that works on it, and its watchers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WATCH_SECONDS: Final = 0.1
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a watcher sees: the record, and counts that move faster than it."""
+    """Status of a round for watchers: the record, and counts that change faster than it."""
 
     record: RoundRecord
     accepted: int
@@ -76,7 +76,7 @@ class LiveRound:
             raise UnknownRoundError(f"round {self.record.round_id} was deleted here")
 
     def refusal(self, now: int) -> SubmissionClosedError | None:
-        """Why a new submission would be refused at `now` (milliseconds since 1970); None while it is welcome."""
+        """The refusal of a new submission at `now` (milliseconds since 1970); None while it would be taken."""
         terms, spool = self.require_terms(), self.require_spool()
         if self.record.phase is not Phase.OPEN:
             return SubmissionClosedError(f"round {self.record.round_id} is closed ({self.record.phase})")
@@ -89,12 +89,15 @@ class LiveRound:
         return None
 
     async def commit(self, record: RoundRecord) -> None:
-        """Makes the record the round's state on disk, then in memory, then for watchers."""
+        """Makes the record the round's state on disk, then in memory, then for watchers.
+
+        In this order nobody is ever told of a step that a crash could still undo.
+        """
         await in_thread(self.folder.commit, record)
         self.adopt(record)
 
     def adopt(self, record: RoundRecord) -> None:
-        """Takes over a record that is on disk already."""
+        """Takes over in memory a record that is on disk already."""
         if record.phase is not self.record.phase:
             self._done = self._total = 0
             if record.ended:
@@ -105,7 +108,7 @@ class LiveRound:
         self.touch()
 
     async def fail(self, error: ShuffleDPError) -> None:
-        """Ends the round here: FAILED with this error; key and data are erased."""
+        """Ends the round here as FAILED with this error; key and data are erased."""
         log = structlog.get_logger()
         log.error("round failed", round=self.record.round_id, error=type(error).__name__, reason=str(error))
         record = self.record.failed(error)
@@ -113,7 +116,7 @@ class LiveRound:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
             log.exception("a failed round could not be tidied up", round=record.round_id, reason=str(refused))
-        self.adopt(record)
+        self.adopt(record)  # whatever the disk says: this process does not go on with the round
 
     async def stop(self) -> None:
         """Ends everything that works on the round; its files are left alone from here on."""
@@ -125,24 +128,24 @@ class LiveRound:
         self.touch()
 
     def progress(self, done: int, total: int) -> None:
-        """Work of the present phase, in records."""
+        """Reports the work done in the present phase, in records."""
         self._metrics.records.labels(self.record.phase).inc(max(0, done - self._done))  # done again counts once
         self._done, self._total = done, total
         self.touch()
 
     def touch(self) -> None:
         """Wakes the watchers."""
-        self._changed.set()
+        self._changed.set()  # for all who wait now; those who come later wait for the next change
         self._changed = asyncio.Event()
 
     def snapshot(self) -> Snapshot:
-        """The status now."""
+        """The present status of the round."""
         counting = self.spool is not None and self.record.phase is Phase.OPEN
         accepted = self.spool.accepted if counting and self.spool is not None else self.record.accepted
         return Snapshot(self.record, accepted, self._done, self._total)
 
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
-        """The status now and at every change, at most one per `WATCH_SECONDS`, until the round ends or is deleted."""
+        """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the round ends."""
         while not self.deleted:
             changed = self._changed
             now = self.snapshot()

@@ -1,6 +1,6 @@
-"""What a mix node counts: submissions, records, bytes, rounds, and the seconds and rate of every stage.
+"""Metrics of a mix node: submissions, records, bytes, rounds, and the seconds and rate of every stage.
 
-`NodeMetrics` holds what happens, counted where it happens; `inventory` adds what is there when the page is read.
+`NodeMetrics` counts events where they happen; `inventory` adds the present state when the page is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DELETED: Final = "deleted"
 
 
 class NodeMetrics(ServiceMetrics):
-    """The page of a mix node. Counting is safe from any thread."""
+    """Metrics page of a mix node. Counting is safe from any thread."""
 
     def __init__(self, config: ServiceConfig) -> None:
         super().__init__(config)
@@ -54,7 +54,7 @@ class NodeMetrics(ServiceMetrics):
 
     @contextmanager
     def timed(self, stage: str, records: int) -> Iterator[None]:
-        """Keeps how long the block takes for so many records; a block that fails leaves no figure."""
+        """Records the duration of the block and its rate in records; a block that fails leaves no figure."""
         began = time.perf_counter()
         yield
         seconds = time.perf_counter() - began

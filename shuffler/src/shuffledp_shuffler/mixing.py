@@ -1,4 +1,4 @@
-"""One node's work on one round: packed units in a file, peeled, permuted records in another.
+"""Mixing of one round at one node: packed units of one file are peeled and permuted into another.
 
 docs/protocol.md, section "Mixing". Only the permuted records are written: the peeled ones in their old order would
 tie output to input for whoever reads the disk later.
@@ -30,23 +30,23 @@ from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces, uniform_permutation
 
 Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], NDArray[np.intp], str], None]
-"""What a corrupt node does with the kept records in their old order, their places in the pool before any was dropped,
-their permutation, and the digest of the batch.
+"""A corrupt node's callback: kept records in their old order, their places in the pool before any was dropped, their
+permutation, and the digest of the batch.
 
 Only `corruption` makes one; every honest node passes None, and then nothing of this leaves `_write_permuted`.
 """
 
 Timed: TypeAlias = Callable[[str, int], AbstractContextManager[None]]
-"""Surrounds a stage of the mixing, given its name (`metrics.STAGES`) and the number of records."""
+"""A context manager around a stage of the mixing, given its name (`metrics.STAGES`) and the number of records."""
 
 
 Dropped: TypeAlias = Callable[[int], None]
-"""Told how many records are about to be dropped; raises where those are too many."""
+"""A callback with the number of records about to be dropped; raises where those are too many."""
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """What a mix gave: SHA-256 of the target in hex, the records in it, and how many were dropped."""
+    """Result of a mix: SHA-256 of the target in hex, number of records in it, and number of records dropped."""
 
     digest: str
     records: int
@@ -69,7 +69,7 @@ class _Pool:
 
 
 def untimed(_stage: str, _records: int) -> AbstractContextManager[None]:
-    """Times nothing."""
+    """A `Timed` that measures nothing."""
     return nullcontext()
 
 
@@ -85,7 +85,7 @@ async def mix(
     recorder: Recorder | None = None,
     allowed: Dropped = lambda _: None,
 ) -> Mixed:
-    """Peels and permutes `units` packed units of `source` into `target`, which is whole or absent.
+    """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or absent.
 
     1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L; envelopes are unique in
        the spool).
@@ -96,7 +96,7 @@ async def mix(
     5. The pool is permuted uniformly and written.
 
     Args:
-        layer: what to take off.
+        layer: the layer to remove.
         units: envelopes (position 1) or records.
         source: packed units, at least `units` of them.
         target: file for the packed records.
@@ -113,7 +113,7 @@ async def mix(
     if await in_thread(_size, source) < units * layer.unit_bytes:
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
     again = np.empty(0, dtype=np.intp)
-    if layer.position > 1:  # 1
+    if layer.position > 1:  # 1: before peeling, since equal onions peel to equal records and cost a decryption each
         incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
         with timed(CHECK, units):
             again = await in_thread(repeated, incoming, random)
@@ -136,19 +136,19 @@ async def _peel_all(layer: Layer, units: int, source: Path, pool: PeelPool, prog
     total = units * layer.records_per_unit
     flat = np.empty(total * width, dtype=np.uint8)
     opens = np.ones(total, dtype=bool)
-    filled = seen = 0
+    filled = peeled_so_far = 0
 
     def place(peeled: Peeled) -> None:
-        nonlocal filled, seen
+        nonlocal filled, peeled_so_far
         flat[filled : filled + len(peeled.data)] = np.frombuffer(peeled.data, dtype=np.uint8)
         filled += len(peeled.data)
-        opens[[seen + closed for closed in peeled.closed]] = False
-        seen += len(peeled.data) // width + len(peeled.closed)
-        progress(seen)
+        opens[[peeled_so_far + closed for closed in peeled.closed]] = False
+        peeled_so_far += len(peeled.data) // width + len(peeled.closed)
+        progress(peeled_so_far)
 
     await pool.peel(layer, _pieces(source, units * layer.unit_bytes, layer.unit_bytes), place)
-    if seen != total or filled % width:
-        raise NodeFault(f"peeling gave {filled} bytes of {seen} records where {total} were due")
+    if peeled_so_far != total or filled % width:
+        raise NodeFault(f"peeling gave {filled} bytes of {peeled_so_far} records where {total} were due")
     return _Pool(flat[:filled].reshape(-1, width), np.flatnonzero(opens))
 
 

@@ -1,4 +1,4 @@
-"""The node: its rounds, and the analyst's calls on them. Pure decisions are in `checks` and `round_state`."""
+"""A mix node: its rounds, and the analyst's calls on them. Pure decisions are in `checks` and `round_state`."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from shuffledp_shuffler.store import RoundFolder, Store
 from shuffledp_shuffler.work import Work
 
 SWEEP_SECONDS: Final = 60.0
-"""How often abandoned rounds are looked for."""
+"""Interval at which abandoned rounds are looked for."""
 
 _WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a node is made of. `clock` gives milliseconds since 1970.
+    """Components of a node. `clock` gives milliseconds since 1970.
 
-    `away_seconds`: a state folder that was not in use for longer may be a copy that was put back. `foreign`: the node
+    `away_seconds`: a state folder that was not in use for longer may be a restored backup. `foreign`: the node's code
     is not ours, but an experiment's.
     """
 
@@ -70,7 +70,7 @@ class Parts:
 
     @property
     def corrupt(self) -> bool:
-        """Whether the node must say that it is: it writes down what it learns, or nobody can know what it does."""
+        """True if the node must declare itself corrupt: it logs what it learns, or nobody can know what it does."""
         return self.foreign or self.work.corruption is not None
 
 
@@ -86,7 +86,7 @@ class MixNode:
         self._started = parts.clock()
 
     def rounds(self) -> list[LiveRound]:
-        """Every round that is known here, in no particular order. Safe from any thread."""
+        """All rounds known here, in no particular order. Safe from any thread."""
         return list(self._rounds.values())
 
     async def warm(self) -> None:
@@ -94,15 +94,15 @@ class MixNode:
         await self._parts.work.pool.warm()
 
     async def measure(self) -> None:
-        """Measures how fast the peeling processes are, for the page of metrics; below a second. Call it when idle."""
+        """Measures the peeling rate for the metrics page, in below a second. Call it when idle."""
         capacity = await measure(self._parts.work.pool)
         self._parts.metrics.capacity.labels("one").set(capacity.alone)
         self._parts.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
-        """Loads every round from disk and resumes what a crash interrupted. A damaged round fails by itself.
+        """Loads every round from disk and resumes what a crash interrupted. Only the damaged rounds fail.
 
-        So does an open one in a state folder which was not in use for long: docs/protocol.md, "What survives a crash".
+        So do open ones in a state folder that was not in use for long: docs/protocol.md, "What survives a crash".
         """
         self._started = self._parts.clock()
         away = self._started - self._parts.store.last_seen()
@@ -115,7 +115,7 @@ class MixNode:
                 continue
             self._rounds[folder.round_id] = live
             await self._resume(live, away)
-        await self._be_seen()
+        await self._be_seen()  # last: a crash while rounds are judged must not make an old copy look fresh
 
     async def shut(self) -> None:
         """Stops all work; everything is on disk."""
@@ -126,7 +126,7 @@ class MixNode:
         self._parts.store.close()
 
     async def prepare(self, certificate: bytes, position: int, suite: str) -> Signed:
-        """A signed round key for one position of a certified plan; the same one for the same question.
+        """Makes a signed round key for one position of a certified plan; the same one for the same request.
 
         Raises:
             DocumentError: see `check_certificate` and `check_after_start`. RoundStateError: prepared otherwise, or
@@ -138,7 +138,7 @@ class MixNode:
         return await uninterrupted(self._prepare(signed, plan, position, suite))
 
     async def set_manifest(self, manifest: bytes) -> Signed:
-        """The countersignature of a manifest that is exactly what this node was prepared for.
+        """Countersigns a manifest that is exactly what this node was prepared for.
 
         Raises:
             DocumentError, RoundKeyError: see `check_manifest`. RoundStateError: another one is set, or it is late.
@@ -148,7 +148,7 @@ class MixNode:
         return await uninterrupted(self._set_manifest(live, signed))
 
     async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
-        """The signed receipt of a submission; see `Submissions.take`."""
+        """Takes a submission and returns its signed receipt; see `Submissions.take`."""
         return await self._parts.submissions.take(self._round(round_id), credential, claim, chunks)
 
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
@@ -162,7 +162,7 @@ class MixNode:
             self._start(live)
 
     async def close_round(self, round_id: str) -> int:
-        """No more submissions; the accepted number, and mixing starts. Repeating it answers the same.
+        """Closes submissions and starts to mix; returns the number accepted. Repeating it answers the same.
 
         Raises:
             TooFewReportsError: fewer than the minimum; the round has failed. RoundStateError: not the entry node.
@@ -170,15 +170,15 @@ class MixNode:
         return await uninterrupted(self._close(self._round(round_id)))
 
     async def delete(self, round_id: str) -> Signed:
-        """Erases everything of the round, known or not, and promises so. Idempotent."""
+        """Erases everything of the round, known or not, and returns the signed discard. Idempotent."""
         return await uninterrupted(self._delete(check_round_id(round_id)))
 
     def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
-        """The status of a round now and at every change, until it ends."""
+        """Yields the status of a round now and at every change, until it ends."""
         return self._round(round_id).watch()
 
     async def sweep(self, patience: float) -> None:
-        """For ever: gives up rounds that nobody continued within `patience` seconds after their closing time."""
+        """Gives up, for ever, rounds that nobody continued within `patience` seconds after their closing time."""
         while True:
             await self._be_seen()
             await self.give_up_abandoned(round(1000 * patience))
@@ -211,7 +211,7 @@ class MixNode:
                 record = self._round(plan.round_id).record
                 record.require_same_preparation(signed, position, suite)
                 return record.round_key
-            check_after_start(plan, self._started)
+            check_after_start(plan, self._started)  # an older round may be a discarded one that a backup has forgotten
             private, public = suite_named(suite).generate()
             key = RoundKey(
                 deployment=self._parts.roster.deployment,
@@ -243,13 +243,14 @@ class MixNode:
                 opened = record.opened(signed)
                 live.spool = live.spool or (self._spool(live.folder, terms) if record.is_entry else None)
                 live.terms = terms
+                # On disk before it is countersigned: after a crash, too, a second manifest is refused.
                 await live.commit(opened)
             elif record.manifest != signed:
                 raise RoundStateError(f"round {record.round_id} already has another manifest; delete it")
-        word = Countersignature(
+        countersignature = Countersignature(
             round_id=record.round_id, node=self._parts.identity.name, manifest_digest=document_digest(signed)
         )
-        return self._parts.identity.sign(word)
+        return self._parts.identity.sign(countersignature)
 
     async def _close(self, live: LiveRound) -> int:
         async with live.lock:
@@ -264,6 +265,7 @@ class MixNode:
             return live.record.accepted
 
     async def _close_open(self, live: LiveRound) -> None:
+        # A crash before the commit finds the round OPEN and the spool taking submissions: the close is asked for again.
         accepted = await live.require_spool().close()
         try:
             closed = live.record.closed(accepted, live.require_terms().manifest.min_reports)
@@ -286,7 +288,7 @@ class MixNode:
             if live is not None:
                 async with live.lock:
                     live.deleted = True
-                    await live.stop()
+                    await live.stop()  # first, so that `forwarded` cannot turn true after it was read and signed
                     forwarded = live.record.forwarded
                     if not live.record.ended:
                         self._parts.metrics.rounds_ended.labels(DELETED).inc()
@@ -300,8 +302,8 @@ class MixNode:
     def _distrust(self, record: RoundRecord, away: int) -> None:
         """Raises `NodeFault` for an open round that must not go on here, although it is on the disk.
 
-        1. The folder was not in use for long: after a copy that was put back, this round may be one for which this node
-           signed that nothing was forwarded, so that it costs nothing.
+        1. The folder was not in use for long: it may be a restored backup, and the round one for which this node has
+           signed since that nothing was forwarded, so that its budget was released.
         2. An honest node made the round's key, and this one is not ours.
         """
         if away > 1000 * self._parts.away_seconds:  # 1

@@ -1,4 +1,4 @@
-"""What runs inside a peeling process. Imports only the onions: a worker starts in a moment and stays small."""
+"""Code of a peeling process. Imports only the onions: a worker starts in a moment and stays small."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp_core.onion.suites import suite_named
 
 @dataclass(frozen=True)
 class Layer:
-    """The layer that one node takes off in one round."""
+    """The layer that one node removes in one round."""
 
     geometry: Geometry
     round_id: str
@@ -21,25 +21,25 @@ class Layer:
 
     @property
     def unit_bytes(self) -> int:
-        """Length of what this node opens: a user's envelope at position 1, a record elsewhere."""
+        """Length in bytes of one unit to open: a user's envelope at position 1, a record elsewhere."""
         return self.geometry.envelope_bytes if self.position == 1 else self.geometry.record_bytes(self.position)
 
     @property
     def records_per_unit(self) -> int:
-        """Records that one unit gives."""
+        """Number of records inside one unit."""
         return self.geometry.messages_per_user if self.position == 1 else 1
 
 
 @dataclass(frozen=True)
 class Peeled:
-    """A packed chunk without one layer, and the places in it of the records that did not open and are left out."""
+    """A packed chunk without one layer, and the places of the records that did not open and are left out."""
 
     data: bytes
     closed: tuple[int, ...]
 
 
 def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
-    """One layer off every unit of a packed chunk, order kept.
+    """Removes one layer from every unit of a packed chunk, order kept.
 
     Raises:
         NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is damaged.
@@ -54,5 +54,5 @@ def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
         except BadBatchError as error:
             if layer.position == 1:
                 raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
-            closed.append(start // width)
+            closed.append(start // width)  # dropped, not fatal: one bad onion of one user must not end the round
     return Peeled(b"".join(opened), tuple(closed))

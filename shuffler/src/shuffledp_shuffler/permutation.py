@@ -1,4 +1,4 @@
-"""A uniform permutation from the operating system's CSPRNG, and its application to packed records (invariant 3)."""
+"""Uniform permutation from the operating system's CSPRNG, and its application to packed records (invariant 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Records = NDArray[np.uint8]
 
 
 def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
-    """A permutation of {0..count-1}, exactly uniform.
+    """Draws an exactly uniform permutation of {0..count-1}.
 
     Records are sorted by independent uniform 64-bit keys. Given that all keys differ, every order of them is
     equally likely; whenever two are equal (probability below count^2 / 2^65) all are drawn again, so that the

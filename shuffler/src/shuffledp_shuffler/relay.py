@@ -1,4 +1,4 @@
-"""Handing a batch to the next hop: again and again while it is away, for a bounded time. Repeating is harmless."""
+"""Delivery of a batch to the next hop, repeated for a bounded time while it is away. Repeating is harmless."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 10.0
 
 SLOWEST_LINE: Final = 8 * 2**10
-"""Bytes a second. What moves at least so fast is never taken for a hop that stands still."""
+"""Bytes a second. A hop that takes a batch at this rate or faster is never regarded as stalled."""
 
 
 @dataclass(frozen=True)
 class Relay:
     """The client side of `AddBatch`.
 
-    `patience` bounds, in seconds, how long the next hop may be away. So long it may also take for one chunk and for its
-    answer, beyond the time that the bytes need on the slowest line: a hop that holds the connection and does nothing is
-    as good as away, while a batch of any size has time enough.
+    `patience` bounds, in seconds, how long the next hop may be away. It is also its time for each chunk and for its
+    answer, beyond what the bytes need on the slowest line: a hop that holds the connection and does nothing counts as
+    away, while a batch of any size has time enough.
     """
 
     keys: Path
@@ -49,7 +49,7 @@ class Relay:
         started: Callable[[], Awaitable[None]],
         progress: Callable[[int], None],
     ) -> None:
-        """Returns once `target` has the whole batch on its disk.
+        """Sends a batch; returns once `target` has the whole of it on its disk.
 
         Args:
             target: the next hop.
@@ -68,6 +68,7 @@ class Relay:
             try:
                 return await self._attempt(target, header, path, started, progress)
             except NodeFault as error:
+                # By exact class: a refusal, such as `BadBatchError`, is a `NodeFault` too and would be the same again.
                 if type(error) not in {UnreachableError, BusyError, ExpiredTLSCertificateError, NodeFault}:
                     raise
                 if time.monotonic() + pause >= deadline:

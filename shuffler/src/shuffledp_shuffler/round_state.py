@@ -1,4 +1,4 @@
-"""One round at one node, as a value: what has been promised and how far it got. Pure; `store` keeps it on disk.
+"""State machine of one round at one node, as an immutable record. Pure; `store` keeps it on disk.
 
 Legal orders of calls:
 
@@ -24,7 +24,7 @@ from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, 
 
 
 class Phase(StrEnum):
-    """How far a round has got at this node."""
+    """Phase of a round at this node."""
 
     PREPARED = "prepared"
     OPEN = "open"
@@ -45,7 +45,7 @@ ENTRY: Final = 1
 
 
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything of a round but its private key and its bulk data.
+    """State of a round at a node, without its private key and its bulk data.
 
     `accepted` counts reports (users) from the moment the node knows them for good; seconds are of finished
     phases. `error` and `reason` are the class name and message of what failed the round.
@@ -81,12 +81,12 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def is_entry(self) -> bool:
-        """Whether this node takes the submissions."""
+        """True if this node takes the submissions."""
         return self.position == ENTRY
 
     @property
     def ended(self) -> bool:
-        """Whether this node's part is over."""
+        """True if this node's part is over."""
         return self.phase in ENDED
 
     def require_same_preparation(self, certificate: Signed, position: int, suite: str) -> None:
@@ -99,12 +99,12 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             )
 
     def opened(self, manifest: Signed) -> RoundRecord:
-        """The manifest is verified and countersigned."""
+        """The record once the manifest is verified and countersigned."""
         self._require(Phase.PREPARED, "take a manifest")
         return msgspec.structs.replace(self, phase=Phase.OPEN, manifest=manifest)
 
     def closed(self, accepted: int, min_reports: int) -> RoundRecord:
-        """Entry node: no more submissions. Raises `TooFewReportsError` when nothing may be forwarded."""
+        """The entry node's record once submissions are closed. Raises `TooFewReportsError` when too few may go on."""
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
             raise RoundStateError(f"this node stands at position {self.position}; only the entry node can be closed")
@@ -116,37 +116,37 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
 
     def received(self, header: Signed, users: int) -> RoundRecord:
-        """Node 2..L: the whole batch is verified and on disk."""
+        """The record of node 2..L once the whole batch is verified and on disk."""
         self._require(Phase.OPEN, "take a batch")
         if self.is_entry:
             raise RoundStateError("this node is the entry of the round: it takes submissions, not batches")
         return msgspec.structs.replace(self, phase=Phase.MIXING, incoming=header, accepted=users)
 
     def mixed(self, header: Signed, seconds: float) -> RoundRecord:
-        """The permuted batch is on disk and this header commits to it."""
+        """The record once the permuted batch is on disk and this header commits to it."""
         self._require(Phase.MIXING, "commit a mixed batch")
         return msgspec.structs.replace(self, phase=Phase.RELAYING, outgoing=header, mixing_seconds=seconds)
 
     def forwarding(self) -> RoundRecord:
-        """From here on bytes may have left the node."""
+        """The record from which on bytes may have left the node."""
         self._require(Phase.RELAYING, "forward")
         return msgspec.structs.replace(self, forwarded=True)
 
     def relayed(self, seconds: float) -> RoundRecord:
-        """The next hop has the whole batch."""
+        """The record once the next hop has the whole batch."""
         self._require(Phase.RELAYING, "finish")
         if not self.forwarded:
             raise ValueError("relayed() without forwarding(): a discard would have denied what was sent")
         return msgspec.structs.replace(self, phase=Phase.DONE, relaying_seconds=seconds)
 
     def failed(self, error: ShuffleDPError) -> RoundRecord:
-        """The round ends here without (further) relaying."""
+        """The record of a round that ends here without (further) relaying."""
         if self.ended:
             raise RoundStateError(f"round {self.round_id} has already ended ({self.phase})")
         return msgspec.structs.replace(self, phase=Phase.FAILED, error=type(error).__name__, reason=str(error))
 
     def raise_failure(self) -> NoReturn:
-        """Raises what failed the round, as the class it was."""
+        """Raises the error that failed the round, as its own class."""
         kind = by_code(self.error or RoundFailed.__name__)
         raise kind(self.reason or f"round {self.round_id} failed here")
 

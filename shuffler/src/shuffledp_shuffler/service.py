@@ -1,4 +1,4 @@
-"""The node's two gRPC services: messages in and out, and nothing else."""
+"""gRPC services of a mix node: translation between messages and calls on `MixNode`, and nothing else."""
 
 # ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a context
 
@@ -33,7 +33,7 @@ RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
     "/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({"node"}),
 }
-"""Who may call what."""
+"""Roles that may call each method."""
 
 NAMES: Final = ("shuffledp_proto.v1.Node", "shuffledp_proto.v1.BatchSink")
 """Full service names, for reflection."""
@@ -50,7 +50,7 @@ _PHASES: Final = {
 
 @contextmanager
 def _disk_faults() -> Iterator[None]:
-    """A disk that refuses is this node's fault, and typed."""
+    """Turns disk failures into a `NodeFault`."""
     try:
         yield
     except OSError as error:
@@ -59,7 +59,7 @@ def _disk_faults() -> Iterator[None]:
 
 
 class NodeServicer(node_pb2_grpc.NodeServicer):
-    """What the analyst and the clients call."""
+    """The service that the analyst and the clients call."""
 
     def __init__(self, node: MixNode) -> None:
         self._node = node
@@ -75,8 +75,8 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
         """See node.proto."""
         with _disk_faults():
-            word = await self._node.set_manifest(request.manifest)
-        return node_pb2.SetManifestResponse(countersignature=word.to_bytes())
+            countersignature = await self._node.set_manifest(request.manifest)
+        return node_pb2.SetManifestResponse(countersignature=countersignature.to_bytes())
 
     async def Submit(
         self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
@@ -114,7 +114,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
 
 
 class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
-    """What the predecessor on the route calls."""
+    """The service that the predecessor on the route calls."""
 
     def __init__(self, node: MixNode) -> None:
         self._node = node

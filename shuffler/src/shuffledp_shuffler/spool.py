@@ -1,4 +1,4 @@
-"""The entry node's accepted submissions: on disk before they are acknowledged, each credential once (invariant 4).
+"""Accepted submissions of the entry node: on disk before they are acknowledged, each credential once (invariant 4).
 
 Sealed envelopes all have one length, so they lie packed in one flat file, in order of arrival. A SQLite index (WAL,
 synchronous=FULL) says which credentials were accepted with which envelope digest; its number of rows is the number
@@ -31,7 +31,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.files import sync
 
 MAX_GROUP: Final = 1024
-"""Submissions in one commit."""
+"""Most submissions in one commit."""
 
 MAX_GROUP_BYTES: Final = 16 * 2**20
 """Envelope bytes after which a commit takes no more submissions."""
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS accepted (credential BLOB PRIMARY KEY, digest BLOB NO
 
 @dataclass(eq=False)
 class _Request:
-    """One question to the writer: append an envelope, or (no envelope) find the digest of a credential."""
+    """One request to the writer: append an envelope, or (no envelope) find the digest of a credential."""
 
     credential: bytes
     digest: bytes
@@ -54,13 +54,13 @@ class _Request:
 
 @dataclass(eq=False)
 class _Close:
-    """No more submissions; the answer is the final count."""
+    """A request to refuse further submissions; the answer is the final count."""
 
     answer: asyncio.Future[int]
 
 
 def _trouble(error: sqlite3.Error) -> str:
-    """Only what is no database, or contradicts itself, is damaged; all else is the disk's or its permissions' fault."""
+    """Describes an SQLite error: a damaged database, or else a disk or permissions that prevent writing."""
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"the index of accepted submissions is damaged: {error}"
@@ -68,7 +68,7 @@ def _trouble(error: sqlite3.Error) -> str:
 
 
 class Spool:
-    """The accepted submissions of one round. Used from one event loop; `shut` must be called in the end."""
+    """Accepted submissions of one round, on disk. Used from one event loop; `shut` must be called in the end."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Spool:
     ) -> None:
         """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged.
 
-        `accepted` is told, once per commit and in the writer's thread, how many submissions it added.
+        `accepted` is called once per commit, in the writer's thread, with the number of submissions added.
         """
         self._count = accepted
         self._envelope_bytes = envelope_bytes
@@ -106,7 +106,7 @@ class Spool:
 
     @property
     def accepted(self) -> int:
-        """Submissions that are committed."""
+        """Number of committed submissions."""
         return self._accepted
 
     def require_whole(self) -> None:
@@ -136,7 +136,7 @@ class Spool:
         return await self._ask(credential, "", None)
 
     async def close(self) -> int:
-        """Refuses every later submission; the number that counts. Idempotent."""
+        """Refuses every later submission; returns the final number. Idempotent."""
         answer: asyncio.Future[int] = self._loop.create_future()
         self._put(_Close(answer))
         return await answer
@@ -172,7 +172,7 @@ class Spool:
                 return
 
     def _take_group(self) -> tuple[list[_Request], _Request | _Close | None]:
-        """The next requests, at least one, up to a close or the end; and the last thing taken."""
+        """Takes the next requests, at least one, up to a close or the end; also returns the last item taken."""
         group: list[_Request] = []
         item = self._queue.get()
         weight = 0
@@ -192,25 +192,26 @@ class Spool:
             self._commit(group)
         except (OSError, sqlite3.Error) as error:
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+                self._database.execute("ROLLBACK")  # bytes already written lie beyond the count and are overwritten
             failure = NodeFault(f"the submission could not be stored ({error}); send it again later")
             for request in group:
                 request.outcome = failure
         self._loop.call_soon_threadsafe(_answer, group)
 
     def _commit(self, group: list[_Request]) -> None:
-        """Envelopes first, then the index: what the index counts is always there."""
+        """Commits a group: envelopes first, then the index, so that what the index counts is always there."""
         self._database.execute("BEGIN IMMEDIATE")
         fresh: list[bytes] = []
         for request in group:
             if request.envelope is not None:
                 request.outcome = self._admit(request, self._accepted + len(fresh), fresh)
         if fresh:
+            # At the committed count, not at the file's end: bytes that a crash left beyond it are overwritten.
             data, offset = b"".join(fresh), self._accepted * self._envelope_bytes
             written = 0
             while written < len(data):
                 written += os.pwrite(self._file, memoryview(data)[written:], offset + written)
-            os.fdatasync(self._file)
+            os.fdatasync(self._file)  # before COMMIT, from which on these envelopes count
         self._database.execute("COMMIT")
         self._accepted += len(fresh)
         self._count(len(fresh))
@@ -222,6 +223,7 @@ class Spool:
         known = self._digest_of(request.credential)
         if known is not None:
             return None if known == request.digest.hex() else different_submission()
+        # A copy would be dropped in the mix as repeated onions and cost the round reports; here it costs nothing.
         if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (request.digest,)).fetchone():
             return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
         if self._closed or count >= self._max_reports:
@@ -236,7 +238,7 @@ class Spool:
 
 
 def different_submission() -> DifferentSubmissionError:
-    """What a credential hears that submits a second, different envelope."""
+    """The error for a second, different envelope of one credential."""
     return DifferentSubmissionError(
         "this credential already submitted a different envelope to this round; only the first one counts"
     )

@@ -1,4 +1,4 @@
-"""Rounds on disk: all that must survive kill -9 while a round is open, and nothing after it. docs/adr/0002.
+"""Rounds of a node on disk: all that must survive kill -9 while a round is open, and nothing after it. docs/adr/0002.
 
 lock                       held by the running node
 rounds/<round>/record.json the round's record, replaced as a whole at every step
@@ -29,7 +29,7 @@ _NEW: Final = ".new-"
 
 
 class RoundFolder:
-    """The files of one round."""
+    """Files of one round."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,12 +50,12 @@ class RoundFolder:
         write_atomic(self._record, to_json(record))
 
     def give_up(self, record: RoundRecord) -> None:
-        """Makes a failed `record` the round's state and erases the rest; on a full disk the rest makes the room."""
+        """Makes a failed `record` the round's state and erases the rest, first if the disk is full."""
         self.make_room(lambda: self.commit(record))
         self.erase_consumed(record.phase)
 
     def make_room(self, write: Callable[[], None]) -> None:
-        """Writes; where the disk refuses, erases key and bulk data of this round, which is over, and writes again."""
+        """Calls `write`; where the disk refuses, erases key and bulk data of this finished round and calls again."""
         try:
             write()
         except OSError:
@@ -63,7 +63,7 @@ class RoundFolder:
             write()
 
     def read(self) -> RoundRecord:
-        """The round's state. Raises `NodeFault` when the folder is damaged."""
+        """Reads the round's state. Raises `NodeFault` when the folder is damaged."""
         try:
             record = from_json(self._record.read_bytes(), RoundRecord)
             if record.round_id != self.round_id:
@@ -79,7 +79,7 @@ class RoundFolder:
         write_atomic(self._key, private_key)
 
     def read_key(self, length: int) -> bytes:
-        """The private round key. Raises `NodeFault` when it is missing or torn."""
+        """Reads the private round key. Raises `NodeFault` when it is missing or torn."""
         try:
             key = self._key.read_bytes()
         except OSError as error:
@@ -95,8 +95,8 @@ class RoundFolder:
         self.commit(record)
 
     def erase_consumed(self, phase: Phase) -> None:
-        """Erases what the phase has no more use for; harmless to repeat, so that a crash in it is harmless."""
-        if phase in KEYLESS:
+        """Erases what the phase no longer needs; harmless to repeat, so that a crash in it is harmless."""
+        if phase in KEYLESS:  # key first: input that a crash leaves behind can then no longer be opened
             for path in (self._key, self.envelopes, self.incoming, *self.path.glob(f"*{PART}")):
                 erase(path)
         if phase in ENDED:
@@ -104,7 +104,7 @@ class RoundFolder:
 
 
 class Store:
-    """The state folder of one node; one process at a time."""
+    """State folder of one node, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Locks the folder and finishes what a crash left undone. Raises `ConfigError`."""
@@ -126,18 +126,18 @@ class Store:
         os.close(self._lock)
 
     def last_seen(self) -> int:
-        """When a node last said that it uses this folder, in milliseconds since 1970; 0 when it does not say."""
+        """Time at which a node last used this folder, in milliseconds since 1970; 0 when unknown."""
         try:
             return int(self._seen.read_text())
         except (FileNotFoundError, ValueError):
             return 0
 
     def be_seen(self, now: int) -> None:
-        """Says that the folder is in use at `now`, in milliseconds since 1970."""
+        """Records that the folder is in use at `now`, in milliseconds since 1970."""
         write_atomic(self._seen, str(now).encode())
 
     def create(self, record: RoundRecord, private_key: bytes) -> RoundFolder:
-        """A new round's folder, whole or not at all."""
+        """Makes a new round's folder, whole or not at all."""
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
         erase_folder(making.path)
@@ -157,7 +157,7 @@ class Store:
         return [RoundFolder(path) for path in self._rounds.iterdir()]
 
     def spool_bytes(self) -> dict[str, int]:
-        """Bytes of bulk data on disk, by what they are. Safe from any thread; what goes meanwhile counts nothing."""
+        """Bytes of bulk data on disk by kind. Safe from any thread; files that vanish meanwhile count nothing."""
         kinds = {name: list(self._rounds.glob(f"*/{name}")) for name in ("envelopes", "incoming", "outgoing")}
         kinds["uploads"] = list(self.uploads.iterdir())
         return {kind: sum(map(size_of, paths)) for kind, paths in kinds.items()}
@@ -170,7 +170,7 @@ class Store:
             return None
 
     def discard(self, round_id: str, signed: Signed) -> None:
-        """Keeps the discard, then erases the round: from the first byte on, the promise will be kept."""
+        """Keeps the discard, then erases the round: after a crash in between, the next start finishes the erasure."""
         if from_json(signed.body, Discard).round_id != round_id:
             raise ValueError("the discard is for another round")
         folder = RoundFolder(self._rounds / round_id)
@@ -181,6 +181,7 @@ class Store:
         for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):
             erase(path)
         for path in list(self._rounds.iterdir()):
+            # Never named, so never promised to anybody; or discarded, and killed before all of it was erased.
             if path.name.startswith(_NEW) or (self._discards / f"{path.name}.json").exists():
                 erase_folder(path)
             else:

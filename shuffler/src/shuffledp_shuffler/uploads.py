@@ -1,7 +1,7 @@
-"""Room for the envelopes that are on their way: how many, how many bytes of them, and how slowly they may come.
+"""Bounds on the envelopes being received: their number, their bytes, and the slowest rate.
 
-Whoever gets here has shown a credential of the population. That bounds what it can hold: one upload a credential, and
-the place in it for as long as bytes arrive at the rate that is wanted.
+Every caller here has shown a credential of the population. That bounds what an attacker can hold: one upload per
+credential, and its place only while bytes arrive at the required rate.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from shuffledp_core.transport.chunks import CHUNK_BYTES, Offsets
 from shuffledp_core.transport.receiving import Chunks
 
 GRACE_SECONDS: Final = 10.0
-"""What an upload may stand still in all: a lost packet or two."""
+"""Total time that an upload may stall: a lost packet or two."""
 
 REPEATS: Final = 8
-"""Calls of one credential, one under way and the others waiting for it: a device that lost its answers."""
+"""Most calls of one credential, one under way and the others waiting for it: a device that lost its answers."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What `Uploads` lets in.
+    """Limits of `Uploads`.
 
     `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place; one upload takes at most
     `seconds`, and brings at least `rate` bytes a second.
@@ -45,7 +45,7 @@ class _Turn:
 
 
 class Uploads:
-    """The uploads of a node, of all its rounds. Used from one event loop."""
+    """Uploads in progress at a node, of all its rounds. Used from one event loop."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -56,7 +56,7 @@ class Uploads:
 
     @asynccontextmanager
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
-        """One call of a credential after the other; whether another one was waited for. `BusyError` for too many."""
+        """Serialises the calls of a credential; True if another one was waited for. `BusyError` for too many."""
         key = (round_id, credential)
         turn = self._turns.setdefault(key, _Turn())
         if turn.calls >= REPEATS:
@@ -73,11 +73,11 @@ class Uploads:
 
     @asynccontextmanager
     async def place(self, length: int) -> AsyncIterator[None]:
-        """Room for an envelope, in the order of arrival. `BusyError` when too many wait for it already.
+        """Reserves room for an envelope, in the order of arrival. `BusyError` when too many wait for it already.
 
         An envelope that is longer than all bytes that are allowed gets its place when it is the only one.
         """
-        await self._come_in(length)
+        await self._reserve(length)
         try:
             yield
         finally:
@@ -85,12 +85,12 @@ class Uploads:
             self._bytes -= length
             self._room.set()
 
-    async def _come_in(self, length: int) -> None:
+    async def _reserve(self, length: int) -> None:
         if self._waiting >= self._bounds.line:
             raise BusyError(f"{self._waiting} submissions wait for a place here; send it again later")
         self._waiting += 1
         try:
-            async with self._head:
+            async with self._head:  # only the first in line looks for room: small envelopes never starve a large one
                 while self._full(length):
                     self._room.clear()
                     await self._room.wait()
@@ -104,7 +104,7 @@ class Uploads:
         return self._count >= self._bounds.places or (too_long and self._count > 0)
 
     async def gather(self, chunks: Chunks, total: int) -> bytes:
-        """The whole envelope. `InvalidSubmissionError` for a torn one or another length, `BusyError` for a slow one."""
+        """Receives an envelope. `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow."""
         offsets, envelope = Offsets(total), bytearray()
         began = asyncio.get_running_loop().time()
         try:
@@ -124,6 +124,6 @@ class Uploads:
         return bytes(envelope)
 
     def _patience(self, offsets: Offsets) -> float:
-        """Seconds from the beginning until the next chunk must be here: bytes that arrive buy time."""
+        """Seconds from the beginning by which the next chunk must arrive: bytes that arrive buy time."""
         following = min(offsets.received + CHUNK_BYTES, offsets.total)
         return min(self._bounds.seconds, GRACE_SECONDS + following / self._bounds.rate)

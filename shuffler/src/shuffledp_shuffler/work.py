@@ -1,4 +1,4 @@
-"""What a node does with a closed or delivered batch, in the background: mix, commit, erase, relay.
+"""Background work on a closed or delivered batch: mix, commit, erase, relay.
 
 Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done again. Nothing
 leaves the node before the permuted batch is committed, so a batch that is mixed twice is sent in one order only.
@@ -29,7 +29,7 @@ from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.round_state import Phase
 
 MIXING_ATTEMPTS: Final = 3
-"""A round survives that workers are killed, but not that it kills them every time."""
+"""Attempts at mixing: a round survives killed workers, but not if it kills them every time."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Work:
             await live.fail(NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
-        """Mixes the round's input into `live.folder.outgoing`; the commitment to what is there now.
+        """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
 
         A step of its own, so that an experiment can put an adversary in the place of an honest node.
         """
@@ -79,6 +79,8 @@ class Work:
         started = time.monotonic()
         header = await self.mixed(live)
         await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
+        # After the commit, never before: a crash in between finds the batch committed and erases again, while input
+        # erased without a committed batch would lose the round. Without key and input nobody can link the two later.
         await in_thread(live.folder.erase_consumed, live.record.phase)
 
     async def _mixed(self, live: LiveRound) -> Mixed:
@@ -120,7 +122,7 @@ class Work:
         total = from_json(record.outgoing.body, BatchHeader).records
 
         async def forwarding() -> None:
-            if not live.record.forwarded:
+            if not live.record.forwarded:  # on disk before a byte leaves: a discard must never deny what was sent
                 await live.commit(live.record.forwarding())
 
         live.progress(0, total)
@@ -133,6 +135,7 @@ class Work:
                 lambda sent: live.progress(sent // width, total),
             )
         self.metrics.batch_bytes.labels("out").inc(total * width)
+        # Killed before this commit, the node sends the batch again, which does no harm.
         await live.commit(live.record.relayed(time.monotonic() - started))
         await in_thread(live.folder.erase_consumed, live.record.phase)
         structlog.get_logger().info("round relayed", round=record.round_id, records=total)

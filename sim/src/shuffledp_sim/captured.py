@@ -1,4 +1,4 @@
-"""What a simulated round with corrupt nodes leaves in its folder for `shuffledp_adversary.tracing` to attack."""
+"""Files of a simulated round with corrupt nodes, for `shuffledp_adversary.tracing` to attack."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from shuffledp_shuffler.corruption import CREDENTIAL_BYTES
 
 BOARD: Final = "board.bin"
-"""The published messages, packed, in mixed order."""
+"""File of the published messages, packed, in mixed order."""
 
 LOGS: Final = "corrupt"
 """Folder with the logs of each corrupt node."""
 
 TRUTH: Final = "truth.npz"
-"""Who held which value."""
+"""File with every user's credential and value."""
 
 
 def keep_truth(folder: Path, credentials: Sequence[bytes], values: NDArray[np.int64]) -> None:
-    """Writes who held which value into a round's folder; simulators only."""
+    """Writes every user's credential and value into a round's folder; simulators only."""
     folder.mkdir(parents=True, exist_ok=True)
     packed = np.frombuffer(b"".join(credentials), dtype=np.uint8).reshape(-1, CREDENTIAL_BYTES)
     np.savez(folder / TRUTH, allow_pickle=False, credentials=packed, values=values)

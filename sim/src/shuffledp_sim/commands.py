@@ -1,4 +1,4 @@
-"""The commands of whole systems on one machine, `shuffledp demo|fleet|load|deploy`; code is imported when it runs."""
+"""Commands for whole systems on one machine, `shuffledp demo|fleet|load|deploy`; code is imported when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shuffledp demo`: a whole round, from values in a file to a signed answer, on this machine."""
+"""Demo of a whole round on this machine, from values in a file to a signed answer: `shuffledp demo`."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from shuffledp_sim.system.workplace import workplace
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 COLLUDING_SHARE: Final = 0.05
-"""Users that the guarantee does not count on: the plan assumes them to help the adversary."""
+"""Share of users that the guarantee does not count on: the plan assumes that they collude."""
 
 ABSENT_SHARE: Final = 0.05
-"""Users that may stay away before the round is given up."""
+"""Share of users that may stay away before the round is given up."""
 
 OPEN_SECONDS: Final = 7200.0
-"""The round closes when everybody has submitted; this is only the latest moment."""
+"""Open time of the round: it closes when everybody has submitted; this is only the latest moment."""
 
 NO_LIMIT: Final = 1e9
-"""ε of a population's budget, nats: more than any round costs."""
+"""Budget ε of the population, nats: more than any round costs."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class Played:
-    """A round that is over.
+    """A finished round.
 
     Attributes:
         report: its outcome.
         keys: roster and root key by file name, to verify the documents by later.
-        evidence: folder with the documents, the board and what the corrupt nodes wrote; None without corrupt nodes.
-        lost: why there is no evidence where there should be some; the answer stands all the same.
+        evidence: folder with the documents, the board and the corrupt nodes' logs; None without corrupt nodes.
+        lost: the error that prevented the evidence, if any; the answer stands all the same.
     """
 
     report: RoundReport
@@ -100,7 +100,7 @@ class Played:
 
 
 def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
-    """Runs the round, prints the answer, leaves the documents in `options.out`/<round> and no process behind.
+    """Runs the round, prints the answer and saves the documents in `options.out`/<round>; leaves no process behind.
 
     Raises:
         OutputError: `options.out` cannot be written; before anything is started, or after the answer is out.
@@ -117,7 +117,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
 
 
 def _save(played: Played, out: Path) -> None:
-    """The documents into `out`, else into a new folder for temporary files: the analyst that knows them is gone."""
+    """Saves the documents in `out`, else in a new temporary folder: the analyst that knows them is gone."""
     try:
         save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
     except OSError as error:
@@ -133,7 +133,7 @@ def _save(played: Played, out: Path) -> None:
 
 
 def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
-    """One round, and what its corrupt nodes, if any, could do with their logs.
+    """Plays one round, and attacks it with the logs of its corrupt nodes, if any.
 
     Args:
         options: of the round.
@@ -163,7 +163,7 @@ def _tracer() -> Callable[[Path], Trace]:
 
 
 async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
-    """One round over processes of its own, with the evidence of its corrupt nodes but without an attack on it.
+    """Plays one round over processes of its own, with the evidence of its corrupt nodes but without an attack on it.
 
     Raises:
         ShuffleDPError: whatever ended the round.
@@ -177,14 +177,14 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
                 started = partial(stages.update, "start")
                 await asyncio.gather(system.start(started), warm(pool))
             plan = plan_of(system, options)
-            who: list[bytes] = []
+            senders: list[bytes] = []
             report = await run_round(
-                system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=who
+                system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=senders
             )
             report = replace(report, drawn_from=column.drawn_from)
             played = Played(report, trusted_files(system.deployment.folder))
             if options.corrupt:
-                played = await _with_evidence(played, system, who, column.values, folder / "round")
+                played = await _with_evidence(played, system, senders, column.values, folder / "round")
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             system.stop()
@@ -192,10 +192,10 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
 
 
 async def _with_evidence(
-    played: Played, system: LocalSystem, who: list[bytes], values: NDArray[np.int64], folder: Path
+    played: Played, system: LocalSystem, senders: list[bytes], values: NDArray[np.int64], folder: Path
 ) -> Played:
     try:
-        await keep_evidence(system, played.report, who, values, folder)
+        await keep_evidence(system, played.report, senders, values, folder)
     except OSError as error:
         return replace(played, lost=error)
     return replace(played, evidence=folder)
@@ -204,7 +204,7 @@ async def _with_evidence(
 async def keep_evidence(
     system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
 ) -> None:
-    """The board, the corrupt nodes' logs, and the truth to measure by, into a round's folder; see `tracing.trace`."""
+    """Saves the board, the corrupt nodes' logs and the ground truth in a round's folder; see `tracing.trace`."""
     deployment, result = system.deployment, from_json(report.documents["result"].body, Result)
     geometry = from_json(report.documents["manifest"].body, Manifest).geometry
     async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
@@ -237,7 +237,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 
 
 def _budget(options: DemoOptions) -> Budget:
-    """One that no round exceeds: nobody sets a budget for a system that plays a single round.
+    """A budget that no round exceeds: nobody sets one for a system that plays a single round.
 
     What a round costs the ledger may be far from its target: under metric adjacency with a smaller `max_distance` it
     is the cost of a change across the whole domain.

@@ -1,4 +1,4 @@
-"""One round on a running local system, from values to a verified answer: what demo, load tests and attacks share."""
+"""One round on a running local system, from values to a verified answer; for demo, load tests and attacks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 
 WATCH_SECONDS: Final = 0.2
-"""How often the local processes are looked at."""
+"""Interval at which the local processes are checked."""
 
 
 async def run_round(
@@ -86,7 +86,7 @@ async def _until_ended(
     stages: Stages,
     clock: StageClock,
 ) -> Signed:
-    """The signed result; the first failure of follower, fleet or a process otherwise."""
+    """Waits for the signed result; raises the first failure of follower, fleet or a process."""
     follower = asyncio.ensure_future(follow_round(control, round_id, stages, clock))
     others = [asyncio.ensure_future(fleet.submit()), asyncio.ensure_future(_watch(system))]
     try:
@@ -110,5 +110,5 @@ async def _watch(system: LocalSystem) -> None:
 
 
 def count_truth(mechanism: Mechanism, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a trusted party would answer: the histogram, shape (k,), or the sum, shape (1,)."""
+    """Exact answer over all values: the histogram, shape (k,), or the sum, shape (1,)."""
     return mechanism.truth(values)

@@ -1,1 +1,1 @@
-"""The privacy ledger: what each population was charged, exactly once, whatever crashes."""
+"""The privacy ledger: charges of each population, each exactly once, whatever crashes."""

@@ -1,4 +1,4 @@
-"""The ledger's vocabulary, and its rules as pure functions: budgets, charges, and what may happen to a charge.
+"""Budgets and charges, and the rules for them as pure functions.
 
     (none) --reserve--> reserved --settle---> settled
                         reserved --release--> released
@@ -23,7 +23,7 @@ from shuffledp_privacy.analysis import Cost, Spent, alone, rebased, spent
 
 
 class State(StrEnum):
-    """Where a charge stands."""
+    """State of a charge."""
 
     RESERVED = "reserved"
     SETTLED = "settled"
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a population may spend over all its rounds: ε (nats, above 0) at δ (0 < δ < 1), under `adjacency`.
+    """Privacy budget of a population for all its rounds: ε (nats, above 0) at δ (0 < δ < 1), under `adjacency`.
 
     Under standard adjacency ε bounds what any change of a user's values reveals; metric charges are converted
     (`analysis.spent`). A metric budget counts ε per unit of distance, for populations that only ever ask metric
@@ -75,7 +75,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a round asks for at its plan."""
+    """A planned round's request for budget."""
 
     round_id: str
     population: str
@@ -86,7 +86,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a round really cost, for `accepted` reports."""
+    """Actual cost of a round, for `accepted` reports."""
 
     accepted: int
     cost: Cost
@@ -95,7 +95,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A charge's place in its population's account, and what the amount spent rests on."""
+    """A charge's place in its population's account, and the basis of the amount spent."""
 
     position: LedgerPosition
     basis: tuple[str, ...]
@@ -103,7 +103,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What stands in a population's account: each different cost that counts and how often, and the last entry."""
+    """Contents of a population's account: each cost that counts, with its multiplicity, and the last entry."""
 
     counted: Mapping[Cost, int]
     last_entry: int = 0
@@ -111,10 +111,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a population has spent and has left (nats, at the budget's δ), and how many charges there are by state.
+    """Statement of a population's account: ε spent and left (nats, at the budget's δ), and number of charges by state.
 
-    `left` is the difference; because rounds compose to less than their sum, more than that may fit. `if_fixed` is what
-    the rounds cost together if all their parameters were fixed in advance, `math.inf` for no bound.
+    `left` is the difference; because rounds compose to less than their sum, more than that may fit. `if_fixed` is the ε
+    of all rounds together if all their parameters were fixed in advance, `math.inf` for no bound.
     """
 
     budget: Budget
@@ -125,25 +125,25 @@ class Statement:
 
 
 def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
-    """What the rounds have used of the budget, in the way in which it adds up: more than its ε if they do not fit."""
+    """ε spent by all rounds under the budget's composition; more than the budget's ε if they do not fit."""
     if budget.composition is Composition.ADAPTIVE:
         return spent_adaptively(times, budget.adjacency, budget.epsilon, budget.delta)
     return spent(times, budget.adjacency, budget.delta)
 
 
 def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[State, int]) -> Statement:
-    """The statement over all charges of one population."""
+    """Makes the statement over all charges of one population."""
     used = total(budget, counted)
     return Statement(budget, used, max(0.0, budget.epsilon - used.epsilon), _if_fixed(budget, counted, used), charges)
 
 
 def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Spent) -> float:
-    """ε had all parameters been fixed in advance: what holds for any parameters holds for those, too."""
+    """ε if all parameters were fixed in advance; never above the adaptive ε, which holds for such parameters, too."""
     return min(used.epsilon, spent(times, budget.adjacency, budget.delta).epsilon)
 
 
 def account_for_reservation(budget: Budget, standing: Standing, asked: Reservation) -> Account:
-    """The account with the reservation in it.
+    """The account with the reservation included.
 
     Raises:
         BudgetExceeded: all rounds together would exceed the budget.
@@ -157,7 +157,7 @@ def account_for_reservation(budget: Budget, standing: Standing, asked: Reservati
 
 
 def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
-    """What a round is charged once its reports are counted, and its ε: what was reserved, or more, never less.
+    """Charge of a settled round, and its ε: the reserved one or more, never less.
 
     Reports beyond the smallest number may be made up, so they lower nothing. A round with at least the reserved
     number of honest users is covered by the reservation's curve at every ε, because further reports are
@@ -247,7 +247,7 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
 
 
 def check_release(charge: Charge) -> bool:
-    """Whether a release is still to be done.
+    """True if a release is still to be done.
 
     Raises:
         RoundStateError: the round was settled.

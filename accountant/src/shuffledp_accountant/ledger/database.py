@@ -1,4 +1,4 @@
-"""The ledger's database: SQLite in a file (default) or PostgreSQL, opened, upgraded, and failing in one way.
+"""Database of the ledger: SQLite in a file (default) or PostgreSQL, with one kind of error for both.
 
 SQLite runs in WAL mode with synchronous=FULL (a commit is on the disk when it returns), every transaction begins
 IMMEDIATE (no two writers ever hold the same snapshot), and a busy database is waited for. PostgreSQL keeps its
@@ -27,10 +27,10 @@ from shuffledp_accountant.ledger.patience import connect_with_patience
 from shuffledp_core.errors import ConfigError, LedgerAwayError, LedgerError
 
 BUSY_SECONDS: Final = 10
-"""How long a transaction waits for another writer; each holds the database for milliseconds."""
+"""Limit for a transaction that waits for another writer; each holds the database for milliseconds."""
 
 POOL_SECONDS: Final = 10
-"""How long a thread waits for a connection that the others hold."""
+"""Limit for a thread that waits for a connection that others hold."""
 
 _AWAY_CLASSES: Final = ("08", "53", "57")
 """SQLSTATE classes: connection lost, out of resources, the server starts or stops."""
@@ -48,7 +48,7 @@ _ADVISORY_LOCK: Final = 0x73687564  # any constant; held while the schema is upg
 
 
 def open_database(url: str) -> Engine:
-    """An engine on a ledger whose schema is this version's; created or upgraded where it is older.
+    """Opens a ledger's database, created or upgraded to this version's schema as needed.
 
     Raises:
         ConfigError: the URL is not one, or its driver is not installed.
@@ -69,7 +69,7 @@ def open_database(url: str) -> Engine:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Whatever the database or its driver raises in this block becomes a `LedgerError`.
+    """Turns the errors of the database and its driver in this block into `LedgerError`.
 
     A server that is away, starts, stops or has no room is a `LedgerAwayError`: callers ask again.
     """
@@ -86,7 +86,7 @@ def failures() -> Iterator[None]:
 
 
 def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
-    """Whether the database cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
+    """True if the database cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
     if isinstance(error, PoolTimeoutError):
         return True
     if not isinstance(error, OperationalError | InterfaceError):
@@ -131,7 +131,7 @@ def _engine(address: URL) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """An empty file that only we can read; SQLite gives its companions the same mode."""
+    """Creates an empty file that only we can read; SQLite gives its companions the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -147,11 +147,12 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_immediate(connection: Connection) -> None:
+    # A deferred transaction that reads first may fail when it writes: another writer's commit has made it stale.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _check_integrity(connection: Connection) -> None:
-    """SQLite reads all pages here, so that damage is found at the start and not under a round."""
+    """Has SQLite check all its pages, so that damage is found at the start and not during a round."""
     if connection.dialect.name == "sqlite":
         verdict = connection.execute(text("PRAGMA integrity_check")).scalars().all()
         if verdict != ["ok"]:
@@ -159,7 +160,7 @@ def _check_integrity(connection: Connection) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Brings the schema to this version. Runs in the caller's transaction: all of it happens, or nothing."""
+    """Upgrades the schema to this version. Runs in the caller's transaction: all of it happens, or nothing."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
     config = Config()

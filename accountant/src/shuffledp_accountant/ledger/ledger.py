@@ -1,4 +1,4 @@
-"""The ledger: reserve, settle, release, each exactly once under concurrent callers and crashes.
+"""Transactions of the privacy ledger: reserve, settle, release, each exactly once under concurrency and crashes.
 
 Composition takes up to seconds, so it is not done while the database is locked. A change is computed on a snapshot and
 commits only if the population's revision is still the snapshot's (compare and swap in one transaction);
@@ -41,12 +41,12 @@ from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
 
 Certify = Callable[[Account], bytes]
-"""Signs the certificate for a charge's place in the account."""
+"""A function that signs the certificate for a charge's place in the account."""
 
 _SPEC: Final[Any] = Mechanism
 
 MOST_ENTRIES: Final = 1000
-"""Charges in one page: with what each may say of itself, far below gRPC's 4 MiB."""
+"""Most charges in one page, which stays far below gRPC's 4 MiB."""
 
 _COST: Final = (
     charges.c.mechanism,
@@ -60,7 +60,7 @@ _COST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A charge in brief, as a page of the account shows it."""
+    """Summary of a charge, for a page of the account."""
 
     entry: int
     round_id: str
@@ -70,7 +70,7 @@ class Entry:
 
 
 class Ledger:
-    """The accounts of all populations with a budget. Safe to use from several threads and processes."""
+    """Accounts of all populations with a budget. Safe to use from several threads and processes."""
 
     def __init__(self, engine: Engine, budgets: Mapping[str, Budget], clock: Clock) -> None:
         self._engine = engine
@@ -81,7 +81,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, budgets: Mapping[str, Budget], clock: Clock) -> Self:
-        """The ledger at a database URL, created or upgraded as needed.
+        """Opens the ledger at a database URL, created or upgraded as needed.
 
         Args:
             url: sqlite:///FILE or postgresql://...
@@ -96,7 +96,7 @@ class Ledger:
 
     @property
     def populations(self) -> frozenset[str]:
-        """Those with a budget."""
+        """Populations with a budget."""
         return frozenset(self._budgets)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Ledger:
         self._engine.dispose()
 
     def reserve(self, asked: Reservation, certify: Certify) -> bytes:
-        """Charges the population for a planned round; the certificate. A repeated call gets the stored one.
+        """Charges the population for a planned round and returns the certificate; a repeated call gets the stored one.
 
         Args:
             asked: the round, its plan and its cost.
@@ -119,6 +119,7 @@ class Ledger:
         """
         budget = self._budget(asked.population)
         while True:  # ends: whenever we start again, somebody else's change was committed
+            # The snapshot first: a charge made after it changes the revision, so that the commit below fails.
             revision, standing = self._snapshot(asked.population)
             known = self.find(asked.round_id)
             if known is not None:
@@ -130,7 +131,7 @@ class Ledger:
                 return certificate
 
     def settle(self, round_id: str, real: Settlement, certify: Certify) -> bytes:
-        """Ends a reservation with the reports that arrived; the final certificate. Repeated: the stored one.
+        """Settles a reservation for the reports that arrived; returns the final certificate, repeatedly the same.
 
         The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are left it rises,
         even beyond the budget: the reports exist.
@@ -158,7 +159,7 @@ class Ledger:
                 return certificate
 
     def release(self, round_id: str) -> None:
-        """Gives a reservation back. Repeated: no effect. The caller has checked that nothing was forwarded.
+        """Releases a reservation; no effect if repeated. The caller has checked that nothing was forwarded.
 
         Raises:
             RoundStateError: the round was settled.
@@ -181,7 +182,7 @@ class Ledger:
         return found
 
     def statement(self, population: str) -> Statement:
-        """What the population has spent and has left. Raises `UsageError` for an unknown one, `LedgerError`."""
+        """The population's budget, spent and left. Raises `UsageError` for an unknown population, `LedgerError`."""
         budget = self._budget(population)
         states = select(charges.c.state, func.count()).where(charges.c.population == population)
         with failures(), self._engine.begin() as db:
@@ -195,7 +196,7 @@ class Ledger:
         Args:
             population: one with a budget.
             after: the page begins behind this entry.
-            most: at most so many, and at most `MOST_ENTRIES`.
+            most: largest number of charges, at most `MOST_ENTRIES`.
 
         Raises:
             UsageError: no budget for the population.
@@ -219,7 +220,7 @@ class Ledger:
         return self._budgets[population]
 
     def _snapshot(self, population: str) -> tuple[int, Standing]:
-        """The population's revision and what stands in its account, read in one transaction.
+        """The population's revision and the charges of its account, read in one transaction.
 
         The rounds are counted by the database: as many rows as there are different costs, however many rounds.
         """
@@ -236,7 +237,7 @@ class Ledger:
         return (-1 if revision is None else int(revision)), Standing(counted, int(last or 0))
 
     def _read_curves(self) -> None:
-        """What this very software has computed before; what another version computed is thrown away."""
+        """Loads the curves that this very version has computed before; those of others are deleted."""
         ours = curves.c.software == fingerprint()
         newest = select(curves.c.key, curves.c.points).where(ours).order_by(curves.c.made_at.desc()).limit(MOST_KEPT)
         with failures(), self._engine.begin() as db:
@@ -246,7 +247,7 @@ class Ledger:
         TABLES.learn(reversed(rows))
 
     def _store_curves(self) -> None:
-        """Keeps what was computed since, so that a restart need not; whatever hinders it is left to the next change."""
+        """Stores new curves, so that a restart need not compute them; a failure is left to the next change."""
         new = TABLES.dump(self._curves)
         if not new:
             return
@@ -262,7 +263,7 @@ class Ledger:
         self._curves.update(new)
 
     def find(self, round_id: str) -> Charge | None:
-        """A round's charge, if it was ever reserved here. Raises `LedgerError`."""
+        """A round's charge; None when it was never reserved here. Raises `LedgerError`."""
         with failures(), self._engine.begin() as db:
             row = db.execute(select(charges).where(charges.c.round_id == round_id)).mappings().one_or_none()
         return None if row is None else _charge(row)
@@ -277,11 +278,11 @@ class Ledger:
         return self._commit(charge.population, revision, lambda db: db.execute(statement))
 
     def _commit(self, population: str, revision: int, change: Callable[[Connection], object]) -> bool:
-        """Makes the change if the population is still at `revision`; False, and no change, if it is not."""
+        """Commits a change if the population is still at `revision`; False, and no change, if it is not."""
         with failures():
             try:
                 with self._engine.begin() as db:
-                    if revision < 0:
+                    if revision < 0:  # the first change of a population: of two at once the primary key refuses one
                         db.execute(insert(populations).values(name=population, revision=0))
                     else:
                         swapped = db.execute(
@@ -295,7 +296,7 @@ class Ledger:
             except IntegrityError:
                 # Somebody else made the population, or this very round under another population, meanwhile.
                 return False
-        self._store_curves()
+        self._store_curves()  # in a transaction of its own: curves can be computed again, a charge must not wait
         return True
 
 
@@ -328,7 +329,7 @@ def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
 
 
 class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of a cost, as strict as a signed document: SQLite would keep any type in any column."""
+    """Columns of a cost, as strict as a signed document: SQLite would keep any type in any column."""
 
     mechanism: str
     users: int
@@ -366,7 +367,7 @@ _BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, UsageError)
 
 
 def _cost(row: RowMapping) -> Cost:
-    """The cost in a row; `LedgerError` where it is not one we could have written."""
+    """Reads the cost of a row; `LedgerError` where it is not one we could have written."""
     try:
         return _as_cost(msgspec.convert({str(key): value for key, value in row.items()}, _CostRow))
     except _BROKEN as error:
@@ -387,7 +388,7 @@ def _entry(row: RowMapping) -> Entry:
 
 
 def _charge(row: RowMapping) -> Charge:
-    """A stored charge; `LedgerError` where the row is not one we could have written."""
+    """Reads a stored charge; `LedgerError` where the row is not one we could have written."""
     try:
         entry = msgspec.convert({str(key): value for key, value in row.items()}, _Row)
         cost = _as_cost(entry)

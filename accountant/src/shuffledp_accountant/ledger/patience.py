@@ -1,4 +1,4 @@
-"""A PostgreSQL connection that waits for each answer for a bounded time, whatever the server is doing.
+"""PostgreSQL connections that wait for each answer for a bounded time, whatever the server does.
 
 A server that is frozen keeps its connections, and its kernel acknowledges what is sent: no time-out of TCP or of the
 server itself ends the waiting. So the client does. The driver is imported when it is used: it is an extra.
@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any, Final
 
 ANSWER_SECONDS: Final = 8.0
-"""How long one question to a server is waited for; each is answered in milliseconds."""
+"""Limit for the answer to one question; a healthy server answers in milliseconds."""
 
 
 def connect_with_patience(_dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """SQLAlchemy's `do_connect`: a connection that gives up, itself included, after `ANSWER_SECONDS`."""
+    """SQLAlchemy's `do_connect`: a connection whose every wait, that for itself included, ends at `ANSWER_SECONDS`."""
     return _patient_connection().connect(*args, **options)
 
 
@@ -26,7 +26,7 @@ def _patient_connection() -> Any:
 
     class PatientConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            """As the driver's; an `OperationalError` without SQLSTATE, as for a server that is away.
+            """As the driver's, with a limit; `OperationalError` without SQLSTATE, as for a server that is away.
 
             A commit that is not answered may have been made: its certificate is found when one asks again.
             """

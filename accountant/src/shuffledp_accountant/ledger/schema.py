@@ -1,4 +1,4 @@
-"""The ledger's tables, for SQLite and PostgreSQL alike. `migrations` creates them; a test compares the two."""
+"""Tables of the ledger, for SQLite and PostgreSQL alike. `migrations` creates them; a test compares the two."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Adversaries that really try: one module per attack, each measured against the claim it wants to break."""
+"""Attacks on the system, one module each, measured against the claim that each tries to break."""

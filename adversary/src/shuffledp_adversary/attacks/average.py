@@ -52,7 +52,7 @@ from shuffledp_privacy.local.rappor import RapporPermanent, RapporReport, rappor
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 LOCAL_TRIALS: Final = 6
-"""Users whose own reports are averaged, for each small round that is simulated: they are cheap."""
+"""Number of users whose own reports are averaged, per simulated small round: they are cheap."""
 
 
 def run_average(
@@ -64,10 +64,10 @@ def run_average(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """A yes/no question that is put every day, to one user and to a small round.
+    """Runs the attack: a yes/no question that is put every day, to one user and to a small round.
 
     Args:
-        days: how often; at least 10.
+        days: number of days, at least 10.
         users: of the small round, all honest; at least 2.
         budget: ε (nats) that its population may spend over all days, at `delta`.
         delta: δ of one day's certificate and of the budget.
@@ -90,6 +90,7 @@ def run_average(
         fresh = [work.run(f"one user, answer {x}", partial(daily_answers, x, shown), singles) for x in (0, 1)]
         kept = [work.run(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles) for x in (0, 1)]
         totals = [work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials) for x in (0, 1)]
+    # The best guess from independent answers to one question is the majority's.
     right_fresh = np.concatenate((2 * fresh[0] <= shown, 2 * fresh[1] > shown))
     right_kept = np.concatenate((kept[0] <= 0, kept[1] > 0))
     small = _Small(users, delta, confidence, shown, totals)
@@ -120,12 +121,12 @@ def run_average(
 
 
 def average_chart(report: AttackReport) -> Chart:
-    """The share of right guesses over the days, with fresh and with kept randomness."""
+    """Chart of the share of right guesses over the days, with fresh and with kept randomness."""
     curve = report.details["curve"]
-    days = [one["days"] for one in curve]
+    days = [point["days"] for point in curve]
 
     def line(key: str, label: str, role: Role) -> Curve:
-        shares, lows, highs = zip(*(one[key] for one in curve), strict=True)
+        shares, lows, highs = zip(*(point[key] for point in curve), strict=True)
         return Curve(label, role, days, shares, lows, highs)
 
     one_day, for_ever = _limit_of_one_day(), _limit_for_ever()
@@ -143,7 +144,7 @@ def average_chart(report: AttackReport) -> Chart:
 
 
 class _Small:
-    """The small round: what its totals prove, and what is certified, for each shown day."""
+    """The small round: lower bounds of ε from its totals, and certified ε, for each shown day."""
 
     def __init__(
         self, users: int, delta: float, confidence: float, shown: Sequence[int], totals: Sequence[NDArray[np.int64]]
@@ -158,11 +159,11 @@ class _Small:
         self.one_day = epsilon_bounds(YES_NO, self._setting, delta).certified
 
     def composed(self, days: int) -> float:
-        """ε certified for so many days together."""
+        """Certified ε of `days` days together."""
         return compose_epsilon([Round(YES_NO, self._setting, days)], self._delta)
 
     def finding(self, days: int, value: float, source: str, *, defended: bool, note: str = "") -> Finding:
-        """The totals of so many days against a claim."""
+        """Finding from the totals of `days` days against a claim."""
         scenario = f"one honest node, {self._setting.users} users, totals of {days} days"
         return epsilon_finding(scenario, self.bound(days), Claim(source, value), defended=defended, note=note)
 
@@ -177,7 +178,7 @@ def _certain(right: NDArray[np.bool_], days: int, confidence: float) -> Finding:
 def _memoised(
     kept: Sequence[NDArray[np.int64]], right: NDArray[np.bool_], days: int, delta: float, confidence: float
 ) -> tuple[Finding, Finding, Finding]:
-    """RAPPOR: many reports tell more than one, but never more than the kept answer."""
+    """Findings for RAPPOR: many reports tell more than one, but never more than the kept answer."""
     bound = epsilon_bound(kept[0][:, -1], kept[1][:, -1], delta, confidence)
     report = RapporReport(1, float(FAKE), float(WHEN_ZERO), float(WHEN_ONE))
     permanent = RapporPermanent(1, float(FAKE))
@@ -199,7 +200,7 @@ def _limit_for_ever() -> float:
 
 
 def _days_within_budget(users: int, budget: Budget, days: int) -> tuple[int, str]:
-    """How many daily rounds the real ledger lets through, and what it says to the next.
+    """Number of daily rounds that the real ledger admits, and its refusal of the next.
 
     Raises:
         UsageError: not even the first day fits.
@@ -223,7 +224,7 @@ def _days_within_budget(users: int, budget: Budget, days: int) -> tuple[int, str
 
 
 def _position(account: Account) -> bytes:
-    """What stands in the place of the signed certificate: nobody reads it here."""
+    """Stand-in for the signed certificate, which nobody reads here."""
     return to_json(account.position)
 
 

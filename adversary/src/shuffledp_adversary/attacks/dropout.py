@@ -38,7 +38,7 @@ from shuffledp_privacy.calibration.calibrate import Target
 
 @dataclass(frozen=True)
 class _Plan:
-    """A round as it was planned: for `honest` of the `users` that may come."""
+    """A planned round: for `honest` of the `users` that may come."""
 
     spec: SGDLShuffle
     users: int
@@ -53,12 +53,12 @@ class _Plan:
         return cls(spec, users, honest, epsilon, delta)
 
     def certified(self) -> float:
-        """ε of the plan's certificate."""
+        """Certified ε of the plan."""
         cost = cost_of(self._document(self.honest), self.spec, self.honest)
         return epsilon_bounds(self.spec, cost.setting, self.delta).certified
 
     def final(self, accepted: int) -> float:
-        """ε that the accountant certifies for so many reports, all of them honest."""
+        """Certified ε for `accepted` reports, all of them honest."""
         return final_cost(self._document(accepted), self.spec, accepted, self.epsilon)[1].bounds.certified
 
     def _document(self, reports: int) -> RoundPlan:
@@ -82,7 +82,7 @@ def run_dropout(
     trials: int = 3000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """A count of yes answers, of which a part of the users does not take part as planned.
+    """Runs the attack on a count of yes answers, of which a part of the users stays away.
 
     What is left depends on the *part* that stays, not on how many users there are: 40 show what a million would.
 
@@ -131,25 +131,28 @@ def run_dropout(
 
 
 def dropout_chart(report: AttackReport) -> Chart:
-    """ε over the users who stay: certified for both plans, and what the attack proves."""
+    """Chart of ε over the users who stay: certified for both plans, and proved by the attack."""
     users, left = report.details["users"], report.details["left"]
     plan = report.details["epsilon"]
-    stay = [one["honest"] for one in left]
+    stay = [point["honest"] for point in left]
     return Chart(
         title=f"sgdl-shuffle planned for {users} users: what those who stay keep",
         xlabel="honest users who take part",
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
-            Curve(f"final certificate, planned for {users}", Role.CERTIFIED, stay, [one["final"] for one in left]),
+            Curve(f"final certificate, planned for {users}", Role.CERTIFIED, stay, [point["final"] for point in left]),
             Curve(
                 f"proved by the attack, planned for {users} (lower bounds)",
                 Role.MEASURED,
                 stay,
-                [one["low"] for one in left],
+                [point["low"] for point in left],
                 joined=False,
             ),
             Curve(
-                f"final certificate, planned for {users // 2}", Role.SAFE, stay, [one["careful_final"] for one in left]
+                f"final certificate, planned for {users // 2}",
+                Role.SAFE,
+                stay,
+                [point["careful_final"] for point in left],
             ),
             Curve("what the plans promise", Role.LIMIT, [stay[0], stay[-1]], [plan, plan]),
         ],
@@ -158,7 +161,7 @@ def dropout_chart(report: AttackReport) -> Chart:
 
 
 def _measure(work: Trials, plan: _Plan, users: int, trials: int, confidence: float) -> dict[int, EpsilonBound]:
-    """The lower bound on ε when 1/4, 2/4, 3/4 or all of `users` take part, by their number."""
+    """Lower bounds on ε when 1/4, 2/4, 3/4 or all of `users` take part, by their number."""
     stage = f"planned for {plan.honest}"
     first, second = (
         work.run(f"{stage}, value {value}", partial(partial_rounds, plan.spec, users, value), trials)

@@ -57,7 +57,7 @@ def run_flood(
     trials: int = 20_000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """A flooded histogram round and a flooded sum round, and what the certificates say for so few honest users.
+    """Runs the attack on a histogram round and a sum round, against certificates for so few honest users.
 
     Args:
         users: reports of the round, at least 10; all but the victim's are the adversary's.
@@ -87,7 +87,7 @@ def run_flood(
 
         curve = {count: measure(histogram, count) for count in steps}
         flooded: dict[Mechanism, EpsilonBound] = {histogram: curve[1], total: measure(total, 1)}
-    findings = [one for spec, bound in flooded.items() for one in _alone(spec, users, bound, policy_limit)]
+    findings = [finding for spec, bound in flooded.items() for finding in _alone(spec, users, bound, policy_limit)]
     honest = steps[-1]
     certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified
     claim = Claim(f"certificate that counts {honest} honest", certified)
@@ -103,23 +103,23 @@ def run_flood(
 
 
 def flood_chart(report: AttackReport) -> Chart:
-    """ε for every number of honest users, certified and measured."""
+    """Chart of ε over the number of honest users, certified and measured."""
     curve = report.details["curve"]
     certified, measured = curve["certified"], curve["measured"]
     users = report.details["users"]
     counted = certified[-1]["epsilon"]
-    xs = [one["honest"] for one in certified]
+    xs = [point["honest"] for point in certified]
     return Chart(
         title=f"{curve['mechanism']}, {users:,} users: what the honest ones leave of the guarantee",
         xlabel="honest users, the victim among them",
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
-            Curve("certified for so many honest users", Role.CERTIFIED, xs, [one["epsilon"] for one in certified]),
+            Curve("certified for so many honest users", Role.CERTIFIED, xs, [point["epsilon"] for point in certified]),
             Curve(
                 "proved by the attack (lower bound)",
                 Role.MEASURED,
-                [one["honest"] for one in measured],
-                [one["low"] for one in measured],
+                [point["honest"] for point in measured],
+                [point["low"] for point in measured],
                 joined=False,
             ),
             Curve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
@@ -128,7 +128,7 @@ def flood_chart(report: AttackReport) -> Chart:
 
 
 def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tuple[Finding, Finding, Finding]:
-    """The flooded victim's ε against both ways of counting, and against the victim's own policy."""
+    """Findings: the flooded victim's ε against both ways of counting, and against the victim's own policy."""
     everybody, alone = (epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1))
     flooded = f"{spec.kind}: {users - 1} of {users} users collude"
     refusal = _refusal(spec, users, bound.delta, limit)
@@ -148,7 +148,7 @@ def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tu
 
 
 def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | None:
-    """What the client's own policy check says to the round, with its certificate as the accountant writes it."""
+    """Refusal of the round by the client's own policy check, on the accountant's certificate; None if allowed."""
     nodes = tuple(
         Party(name=f"node-{i}", role="node", operator=f"operator-{i}", address="", identity_key="") for i in (1, 2, 3)
     )

@@ -37,11 +37,11 @@ from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
 
 HOPS: Final = 3
-"""Nodes on the route."""
+"""Number of nodes on the route."""
 
 ANSWER = 0
 BYTES = 1
-"""The columns of a view: the user's randomised answer, and the length of its envelope on the wire."""
+"""Columns of a view: the user's randomised answer, and the length of its envelope on the wire."""
 
 
 def run_length(
@@ -53,7 +53,7 @@ def run_length(
     trials: int = 200,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Real sealed envelopes of both encodings, of which only the lengths are looked at.
+    """Runs the attack on real sealed envelopes of both encodings, of which only the lengths are used.
 
     Args:
         users: of the round that the mechanism is calibrated for.
@@ -105,7 +105,7 @@ def run_length(
 
 
 def _seen(work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *, padded: bool) -> NDArray[np.int64]:
-    """Envelopes of users who hold `value`, sealed to fresh keys of a route; shape (trials, 2)."""
+    """Views of envelopes of users who hold `value`, sealed to fresh keys of a route; shape (trials, 2)."""
     keys = tuple(suite_named(suite).generate()[1] for _ in range(HOPS))
     how = "fixed length" if padded else "ones only"
     draw = partial(envelopes, spec, Geometry.of(spec, suite, HOPS), keys, value, padded=padded)
@@ -113,7 +113,7 @@ def _seen(work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *
 
 
 def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Finding:
-    """How many answers are read off the lengths: (length - fixed part) / bytes of a message."""
+    """Finding: share of answers read off the lengths, (length - fixed part) / bytes of a message."""
     geometry = Geometry.of(spec, "sealed-box", HOPS)
     messages = (seen[:, BYTES] - suite_named(geometry.suite).overhead) // geometry.record_bytes(2)
     return guess_finding(
@@ -127,7 +127,7 @@ def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Findi
 
 
 def _chance(spec: GeoShuffle) -> float:
-    """The probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2 each."""
+    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2 each."""
     ratio = math.exp(-float(spec.epsilon_geo))
     return (1 - ratio) / (1 + ratio) * (1 + ratio**spec.max_value) / 2
 

@@ -1,4 +1,4 @@
-"""From counted trials to findings: a lower bound on ε, or a share of right guesses, held against a guarantee."""
+"""Findings from counted trials: a lower bound on ε, or a share of right guesses, compared with a guarantee."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLS
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
 FEWEST_TRIALS: Final = 20
-"""Below it no interval says anything."""
+"""Fewest trials: below it no interval says anything."""
 
 Spec = TypeVar("Spec", KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle)
 
@@ -37,7 +37,7 @@ def calibrated(kind: type[Spec], target: Target) -> Spec:
 
 
 def guess_limit(epsilon: float, delta: float) -> float:
-    """How often anybody can be right, at most, about which of two equally likely values a user holds.
+    """Largest probability of a right guess at which of two equally likely values a user holds.
 
     With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the same with a and
     b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure guarantee the limit is reached by
@@ -53,7 +53,7 @@ def guess_limit(epsilon: float, delta: float) -> float:
 def epsilon_finding(
     scenario: str, bound: EpsilonBound, claim: Claim, *, defended: bool, unit: int = 1, note: str = ""
 ) -> Finding:
-    """The lower bound on ε that counted trials prove, against a claimed ε at the same δ.
+    """Finding: a lower bound on ε from counted trials, against a claimed ε at the same δ.
 
     `unit` is the distance between the two datasets where the claim is per unit of it, as under metric adjacency.
     """
@@ -81,18 +81,18 @@ def guess_finding(
     quantity: str = "of the guesses are right",
     note: str = "",
 ) -> Finding:
-    """The share of right guesses, against what a guarantee or chance allows.
+    """Finding: a share of right guesses, against the share that a guarantee or chance allows.
 
     Args:
-        scenario: what was run.
+        scenario: the experiment.
         right: shape (trials,). The chance to be right may differ between trials when the number of each kind is
             fixed: the sum of such counts spreads less than a binomial, so that the interval is only too wide
             (Hoeffding 1956).
         claim: the share that is claimed to be the most.
         confidence: of the interval.
         defended: whether the defence was in place.
-        quantity: what is counted.
-        note: what a reader should know besides.
+        quantity: the counted quantity.
+        note: further facts for a reader.
     """
     return share_finding(
         scenario, (int(right.sum()), len(right)), claim, confidence, defended=defended, quantity=quantity, note=note
@@ -109,7 +109,7 @@ def share_finding(
     quantity: str,
     note: str = "",
 ) -> Finding:
-    """`counted`, so many of so many independent trials, with the exact interval of the probability behind it."""
+    """Finding: `counted` = (successes, independent trials), with the exact interval of the success probability."""
     low, high = clopper_pearson(*counted, confidence)
     return Finding(
         scenario=scenario,

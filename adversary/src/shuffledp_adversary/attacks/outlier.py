@@ -44,7 +44,7 @@ from shuffledp_privacy.calibration.calibrate import Target
 LARGEST = 0
 SUM = 1
 SUM_OF_TWO = 2
-"""The columns of a view: the largest shuffled number, and the sum that is left of shuffled bits, of all or of two."""
+"""Columns of a view: the largest shuffled number, and the sum of the shuffled bits, of all users or of two."""
 
 
 def run_outlier(
@@ -56,7 +56,7 @@ def run_outlier(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """One user holds `max_value` or 0, everybody else 0: can the adversary tell which?
+    """Runs the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells which.
 
     Args:
         users: all of them honest; at least 2.
@@ -118,7 +118,7 @@ def _both(
     *,
     bits: bool,
 ) -> tuple[Finding, Finding]:
-    """The ε that one way of shuffling leaves, and the right guesses."""
+    """Findings of one way of shuffling: its empirical ε, and the share of right guesses."""
     delta, confidence = evidence
     how = "bits shuffled, the sum is seen" if bits else "numbers shuffled, the largest is seen"
     bound = epsilon_bound(near, far, delta, confidence)
@@ -134,15 +134,16 @@ def _both(
 
 
 def _threshold(spec: GeoShuffle, users: int) -> int:
-    """The largest number from which on the far user is guessed at k: least error under the exact law of the noise."""
+    """Threshold of the largest number from which on k is guessed: least error under the exact law of the noise."""
     points = np.arange(1, spec.max_value + 1, dtype=np.float64)
     others = (users - 1) * np.log(_below(spec, points))
+    # P(largest >= point | far user at 0) + P(largest < point | far user at k)
     wrong = -np.expm1(others + np.log(_below(spec, points))) + np.exp(others) * _below(spec, points - spec.max_value)
     return int(points[int(np.argmin(wrong))])
 
 
 def _below(spec: GeoShuffle, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(N < point) of one user's noise, a discrete Laplace."""
+    """Distribution function P(N < point) of one user's noise, a discrete Laplace."""
     ratio = math.exp(-float(spec.epsilon_geo))
     tail = ratio ** np.abs(points) / (1 + ratio)
     return np.where(points > 0, 1 - tail, ratio * tail)

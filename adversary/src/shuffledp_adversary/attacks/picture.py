@@ -1,4 +1,4 @@
-"""The picture of an attack: curves against what is claimed."""
+"""Picture of an attack: measured curves against claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp_core.errors import ConfigError
 
 
 class Role(StrEnum):
-    """What a curve is; the value is its colour."""
+    """Meaning of a curve; the value is its colour."""
 
     CERTIFIED = "#2a6f97"
     MEASURED = "#e07a1f"
@@ -26,12 +26,12 @@ class Curve:
 
     Attributes:
         label: in the legend.
-        role: what it is.
+        role: its meaning.
         xs: from left to right.
         ys: at these places.
         lows: lower ends of a confidence interval, if there is one.
         highs: its upper ends.
-        joined: whether it says anything between its points. Lower bounds do not: they are drawn as arrows upwards.
+        joined: whether it means anything between its points. Lower bounds do not: they are drawn as arrows upwards.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, and the words around it."""
+    """Curves of a picture, with its title and labels."""
 
     title: str
     xlabel: str

@@ -1,4 +1,4 @@
-"""An attack's report on the screen, as a table for people or as JSON."""
+"""Presentation of an attack's report, as a table for people or as JSON."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def present(report: AttackReport, output: OutputFormat) -> None:
     table = Table(title=f"[bold]{report.attack}[/bold]", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("scenario", "measured", "claim", "verdict"):
         table.add_column(heading, overflow="fold")
-    for one in report.findings:
-        table.add_row(_scenario(one), _measured(one), _claim(one), verdict_words(one))
+    for finding in report.findings:
+        table.add_row(_scenario(finding), _measured(finding), _claim(finding), verdict_words(finding))
     print_rich(table, escape(report.lesson), f"[dim]{report.seconds:.1f} s[/dim]")
 
 
@@ -50,38 +50,38 @@ def run_and_present(attack: Attack, asked: Mapping[str, Any], output: OutputForm
         typer.echo(f"drawn into {plot}")
 
 
-def _scenario(one: Finding) -> str:
-    note = f"\n[dim]{escape(one.note)}[/dim]" if one.note else ""
-    return f"{escape(one.scenario)}{note}"
+def _scenario(finding: Finding) -> str:
+    note = f"\n[dim]{escape(finding.note)}[/dim]" if finding.note else ""
+    return f"{escape(finding.scenario)}{note}"
 
 
-def _measured(one: Finding) -> str:
-    if one.trials == 0:
+def _measured(finding: Finding) -> str:
+    if finding.trials == 0:
         interval = "computed, no trials"
-    elif one.low == one.high:
-        interval = f"counted, {one.trials:,} trials"
+    elif finding.low == finding.high:
+        interval = f"counted, {finding.trials:,} trials"
     else:
-        high = "∞" if math.isinf(one.high) else f"{one.high:.4g}"
-        interval = f"{100 * one.confidence:.6g} % interval {one.low:.4g} .. {high}, {one.trials:,} trials"
-    return f"{one.measured:.4g} {escape(one.quantity)}\n[dim]{interval}[/dim]"
+        low, high = f"{finding.low:.4g}", "∞" if math.isinf(finding.high) else f"{finding.high:.4g}"
+        interval = f"{100 * finding.confidence:.6g} % interval {low} .. {high}, {finding.trials:,} trials"
+    return f"{finding.measured:.4g} {escape(finding.quantity)}\n[dim]{interval}[/dim]"
 
 
-def _claim(one: Finding) -> str:
-    sign = "≥" if one.claim.at_least else "≤"
-    return f"{sign} {one.claim.value:.4g}\n[dim]{escape(one.claim.source)}[/dim]"
+def _claim(finding: Finding) -> str:
+    sign = "≥" if finding.claim.at_least else "≤"
+    return f"{sign} {finding.claim.value:.4g}\n[dim]{escape(finding.claim.source)}[/dim]"
 
 
-def _chance(one: Finding) -> str:
-    """Why a claim holds that the estimate alone contradicts."""
-    if not one.beyond_by_chance:
+def _chance(finding: Finding) -> str:
+    """Explanation of a claim that holds although the estimate alone contradicts it."""
+    if not finding.beyond_by_chance:
         return ""
-    end, value = ("up", one.high) if one.claim.at_least else ("down", one.low)
+    end, value = ("up", finding.high) if finding.claim.at_least else ("down", finding.low)
     return f"\n[dim]the estimate is beyond it by chance: the interval reaches {end} to {value:.4g}[/dim]"
 
 
-def verdict_words(one: Finding) -> str:
-    """Whether the claim holds, and what a reader might stumble over."""
-    word = f"claim {one.verdict.value}"
-    if one.verdict is Verdict.HOLDS:
-        return f"[green]{word}[/green]{_chance(one)}"
-    return f"[bold red]{word}[/bold red]" if one.defended else f"[yellow]{word}[/yellow] (no defence)"
+def verdict_words(finding: Finding) -> str:
+    """Verdict on a finding's claim, for people, with the remark that it needs."""
+    word = f"claim {finding.verdict.value}"
+    if finding.verdict is Verdict.HOLDS:
+        return f"[green]{word}[/green]{_chance(finding)}"
+    return f"[bold red]{word}[/bold red]" if finding.defended else f"[yellow]{word}[/yellow] (no defence)"

@@ -1,4 +1,4 @@
-"""The published parameters, against the guarantee printed beside them.
+"""Published parameters, tested against the guarantees printed beside them.
 
 *What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary of the definition
 of differential privacy, who asks of one user which of two values it holds. No node is corrupt, nobody colludes.
@@ -67,7 +67,7 @@ TRIALS: Final = 5000
 """Rounds on each dataset of the largest scenarios: 8.6 million reports are drawn in all."""
 
 FEWEST: Final = 100
-"""Trials of the largest scenarios below which nothing is refuted."""
+"""Fewest trials of the largest scenarios: below it nothing is refuted."""
 
 LESSON: Final = (
     "Six published statements are refuted, four by counting alone. The same mechanisms with parameters from an exact "
@@ -77,7 +77,7 @@ LESSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """One claim about a case, and whether it is ours."""
+    """One claim about a case; `defended`: it is ours."""
 
     claim: Claim
     defended: bool
@@ -86,9 +86,9 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is run, what of it is looked at, and what is said about it.
+    """One experiment, with the claims about it.
 
-    `symbol`: whose count the adversary looks at. `unit`: what ε is divided by.
+    `symbol`: the symbol whose count the adversary uses. `unit`: the distance by which ε is divided.
     """
 
     scenario: str
@@ -102,12 +102,12 @@ class _Case:
 
     @property
     def reports(self) -> int:
-        """Calls of the sampler on both datasets together: that is what takes the time."""
+        """Number of sampler calls on both datasets together, which decides the running time."""
         return self.trials * sum(len(values) for values in self.datasets)
 
 
 def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Holds every false published statement, and what the accountant says instead, against the real sampler.
+    """Runs the attack: tests every false published statement, and the accountant's own, against the real sampler.
 
     Args:
         trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take ten times as many.
@@ -152,7 +152,7 @@ def _metric(users: int, distance: int) -> Setting:
 
 
 def _share_case(words: str, spec: SGDLShuffle, delta: float, trials: int, printed: str | None) -> _Case:
-    """One user changes from 0 to k, all others hold 0; `printed` names who claims ε = noise_epsilon, None for ours."""
+    """Case in which one user changes from 0 to k; `printed` is the source of the claim ε = noise_epsilon, or None."""
     users, distance = spec.shares, spec.max_value
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
     claim = Claim(printed, float(spec.noise_epsilon)) if printed else _ours(exact)
@@ -206,7 +206,7 @@ def _theorem_51(trials: int) -> list[_Case]:
 
 
 def _theorem_1(trials: int) -> _Case:
-    """One user at x0 or elsewhere, 0.8 n others at x0 as in the papers' tables, the rest elsewhere; x0's bin alone."""
+    """Case of x0's bin alone: one user at x0 or elsewhere, 0.8 n others at x0 as in the papers' tables."""
     users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
     at_x0 = 4 * users // 5
     spec, _ = krr_histogram(symbols, epsilon0)
@@ -227,7 +227,7 @@ def _theorem_1(trials: int) -> _Case:
 
 
 def _theorem_71(trials: int) -> _Case:
-    """The one bit in which the codes of two neighbouring values differ; the others are alike and independent of it."""
+    """Case of the one bit in which the codes of two neighbouring values differ; the others are alike."""
     largest, randomise, delta = 1000, Fraction(393, 1000), 1e-2
     # Theorem 7.1 is Theorem 3.1 with the bits of one user in the place of the bits of all.
     spec = RRShuffle(max_value=largest, randomise=randomise)
@@ -248,7 +248,7 @@ def _theorem_71(trials: int) -> _Case:
 
 
 def _theorem_1_of_the_tables() -> Finding:
-    """The row n = 100, k = 10, ε0 = 2, ε = .1 of the papers' tables: δ of x0's bin, printed and exact."""
+    """Finding for the row n = 100, k = 10, ε0 = 2, ε = .1 of the papers' tables: δ of x0's bin, printed and exact."""
     users, symbols, epsilon0, epsilon = 100, 10, 2.0, 0.1
     at_x0 = 4 * users // 5
     row = (users, at_x0, symbols, epsilon0, epsilon)
@@ -261,7 +261,7 @@ def _theorem_1_of_the_tables() -> Finding:
 
 
 def _theorem_31() -> Finding:
-    """The example of docs/accounting.md, S11: all others hold 0, one user changes by up to 1000."""
+    """Finding for the example of docs/accounting.md, S11: all others hold 0, one user changes by up to 1000."""
     users, delta, distance = 23, 1e-4, 1000
     spec = RRShuffle(max_value=distance, randomise=Fraction(36, 541))
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
@@ -274,7 +274,7 @@ def _theorem_31() -> Finding:
 
 
 _GEO: Final = (50, Fraction(1), 0.1, 50)
-"""Users, ε_geo, δ and distance at which Theorem 4.1 is looked at."""
+"""Users, ε_geo, δ and distance at which Theorem 4.1 is tested."""
 
 
 def _theorem_41() -> Finding:
@@ -308,13 +308,13 @@ def _theorem_41_ours(trials: int) -> _Case:
 
 
 def _computed(scenario: str, quantity: str, claim: Claim, at_least: float) -> Finding:
-    """A printed statement against the law of what runs on concrete datasets, where counting would take too long."""
+    """Finding for a printed statement by the exact law on concrete datasets, where counting would take too long."""
     note = "at least so much, by the exact law; too rare to be counted here"
     return Finding(scenario, quantity, claim, at_least, at_least, at_least, 0, defended=False, note=note)
 
 
 def _printed(source: str, epsilon: float | None) -> Claim:
-    """What a theorem prints. Raises `ValueError` outside its conditions."""
+    """Claim of a theorem as printed. Raises `ValueError` outside its conditions."""
     if epsilon is None:
         raise ValueError(f"these parameters are outside the conditions of {source}")
     return Claim(source, epsilon)

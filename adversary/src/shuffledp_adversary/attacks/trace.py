@@ -60,7 +60,7 @@ REFERENCES: Final[tuple[Mechanism, ...]] = (
 """Mechanisms whose ε_L is attained at distance 1 by an event that happens often enough to be measured."""
 
 _CHUNK: Final = 5000
-"""Answers drawn between two looks of the progress bar."""
+"""Number of answers drawn between two updates of the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TraceOptions:
 
 
 def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
-    """The attack on one round, with the logs of all corrupt nodes; if no node is honest, also without each one's.
+    """Runs the attack on one round, with the logs of all corrupt nodes; if none is honest, also without each one's.
 
     An adversary without the log of a node is the adversary to whom that node was honest: on the wire they are alike.
 
@@ -144,14 +144,14 @@ def _capture(options: TraceOptions, stages: Stages) -> Captured:
 
 
 def trace_findings(trace: Trace) -> list[Finding]:
-    """How many were traced, and how many values were guessed, of one adversary."""
+    """Findings of one adversary: users traced, and values guessed."""
     nodes = ", ".join(map(str, trace.corrupt))
-    who = f"node{'s' if len(trace.corrupt) > 1 else ''} {nodes} of {trace.nodes} corrupt"
+    adversary = f"node{'s' if len(trace.corrupt) > 1 else ''} {nodes} of {trace.nodes} corrupt"
     found = ", ".join(f"{step.before} to {step.after}: {step.found:,} of {step.records:,}" for step in trace.steps)
     defended = not trace.all_corrupt
     findings = [
         Finding(
-            scenario=who,
+            scenario=adversary,
             quantity="users traced (share)",
             claim=Claim("nobody, while one node is honest", 0.0),
             measured=trace.traced_share,
@@ -166,7 +166,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
     if trace.success is not None and trace.interval is not None and trace.baseline is not None:
         findings.append(
             Finding(
-                scenario=who,
+                scenario=adversary,
                 quantity="users whose value was guessed (share)",
                 claim=Claim("guessing without messages", trace.baseline),
                 measured=trace.success,
@@ -181,7 +181,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
         low, high = trace.interval_of(trace.correct_by_place)
         findings.append(
             Finding(
-                scenario=f"{who}, guessing as if honest nodes did not mix",
+                scenario=f"{adversary}, guessing as if honest nodes did not mix",
                 quantity="users whose value was guessed (share)",
                 claim=Claim("guessing without messages", trace.baseline),
                 measured=trace.correct_by_place / trace.users,
@@ -196,7 +196,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
 
 
 def local_finding(spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None) -> Finding:
-    """The empirical ε of one user's answer at distance 1, against what the accountant certifies for it.
+    """Empirical ε of one user's answer at distance 1, against the accountant's certified ε_L.
 
     The claim is the defence that is left when every node is corrupt, so it must hold.
     """
@@ -216,12 +216,12 @@ def local_finding(spec: Mechanism, trials: int, confidence: float, stages: Stage
 
 
 def local_claim(spec: Mechanism) -> float:
-    """ε_L for a change by 1, nats: never below the truth."""
+    """Certified ε_L for a change by 1, nats: never below the truth."""
     return corrupted_bounds(spec, Setting(users=1, honest=1, max_distance=1), 0.0).epsilon
 
 
 def local_epsilon(spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None) -> EpsilonBound:
-    """A lower bound on the ε of one answer, from `trials` answers of the real sampler for each of the values 0 and 1.
+    """Lower bound on the ε of one answer, from `trials` answers of the real sampler for each of the values 0 and 1.
 
     At x = 0 the likelihood ratio of neighbouring values is largest where the answer is smallest: all bits zero for
     randomised response, anything at most c for discrete Laplace noise, the symbol 0 for k-RR.

@@ -1,4 +1,4 @@
-"""Many independent trials of one attack, spread over the cores, with a bar on a terminal."""
+"""Independent trials of one attack, spread over the cores, with a progress bar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Draw: TypeAlias = Callable[[int], Views]
 """`draw(count)` gives `count` fresh trials. It runs in another process, so it must be picklable."""
 
 _CHUNKS_PER_WORKER: Final = 12
-"""Enough steps for a bar that moves."""
+"""Chunks per worker: enough steps for a bar that moves."""
 
 
 class Trials:
@@ -42,12 +42,12 @@ class Trials:
         self._stages.__exit__(kind, error, trace)
 
     def run(self, stage: str, draw: Draw, trials: int) -> NDArray[np.int64]:
-        """What the adversary sees in independent trials.
+        """Runs independent trials and returns the adversary's views.
 
         Args:
-            stage: what the bar is called.
-            draw: gives some trials.
-            trials: how many, at least 1.
+            stage: label of the progress bar.
+            draw: makes some trials.
+            trials: number of trials, at least 1.
 
         Returns:
             Shape (trials, numbers of one view).

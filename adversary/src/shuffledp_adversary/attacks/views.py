@@ -1,4 +1,4 @@
-"""What the adversary sees, trial by trial: users played by the client's own sampler, encoder and seals.
+"""Views of the adversary, trial by trial: users played by the client's own sampler, encoder and seals.
 
 This runs in worker processes and imports only the client's pure part, so that a worker starts in a moment. Each
 function gives `count` independent trials, one row of numbers for each.
@@ -24,7 +24,7 @@ from shuffledp_core.randomness import RandomIntegers, system_random
 from shuffledp_core.sampling import bernoulli
 
 Views: TypeAlias = Sequence[Sequence[int]]
-"""One row for each trial: the numbers that the adversary sees in it."""
+"""Numbers that the adversary sees, one row per trial."""
 
 YES_NO: Final = KRRHistogram(symbols=2, blanket=Fraction(1, 2))
 """The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (Wang, lecture 9, section 9.1.1)."""
@@ -41,9 +41,9 @@ _ROUND: Final = "00" * 16
 
 
 def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
-    """Rounds of which one user holds `far`, the others 0, from the very same reports.
+    """Simulates rounds in which one user holds `far`, the others 0.
 
-    What is seen: the largest number; the sum; and the sum if only the far user and one other had come.
+    A row has, from the same reports, the largest number, the sum, and the sum of the far user and one other alone.
     """
     integers = RandomIntegers()
     views = []
@@ -63,7 +63,7 @@ def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
 def envelopes(
     spec: GeoShuffle, geometry: Geometry, keys: tuple[bytes, ...], value: int, count: int, *, padded: bool
 ) -> Views:
-    """The randomised answer of a user who holds `value`, and how many bytes its envelope has on the wire.
+    """Simulates a user who holds `value`: its randomised answer, and the bytes of its envelope on the wire.
 
     The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise only the ones.
     """
@@ -74,12 +74,12 @@ def envelopes(
 
 
 def _seal_padded(spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
-    """As the client seals: always m messages."""
+    """Seals as the client does: always m messages."""
     return seal_envelope(geometry, _ROUND, keys, encode(geometry, spec, answer, system_random))
 
 
 def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
-    """The tempting saving: the same onions, but a message only for every one."""
+    """Seals the same onions, but, to save traffic, a message only for each 1."""
     if answer == 0:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1))(b"")
     shorter = msgspec.structs.replace(geometry, messages_per_user=answer)
@@ -88,7 +88,7 @@ def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer
 
 
 def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: int) -> Views:
-    """One number a round: what tells the victim's two values apart after the adversary took its messages away.
+    """Simulates flooded rounds: one number each, which tells the victim's two values apart.
 
     The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other honest users hold 0,
     or a third symbol. The colluding users may send what they like: here, zeros.
@@ -109,20 +109,20 @@ def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: 
 
 
 def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
-    """How often every symbol stands among the messages that say `answers`."""
+    """Counts of every symbol among the messages that encode `answers`."""
     counts: list[int] = spec.count(np.array([answers], dtype=np.int64))[0].tolist()
     return counts
 
 
 def daily_answers(value: int, shown: Sequence[int], count: int) -> Views:
-    """How often one user has answered 1 up to each shown day, with fresh randomness every day."""
+    """Number of times one user has answered 1 up to each shown day, with fresh randomness every day."""
     integers = RandomIntegers()
     daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
     return [_until(shown, answers) for answers in daily]
 
 
 def daily_totals(users: int, value: int, shown: Sequence[int], count: int) -> Views:
-    """How many ones have left the shuffle of the small round up to each shown day; all but one user hold 0."""
+    """Number of ones that left the small round's shuffle up to each shown day; all but one user hold 0."""
     integers = RandomIntegers()
 
     def ones() -> int:
@@ -132,7 +132,7 @@ def daily_totals(users: int, value: int, shown: Sequence[int], count: int) -> Vi
 
 
 def daily_rappor(value: int, shown: Sequence[int], count: int) -> Views:
-    """By how much value 1's bit was reported more often than value 0's, up to each shown day.
+    """Number of reports of value 1's bit minus that of value 0's, up to each shown day.
 
     The two values set one bit each; all other bits are alike for both and tell nothing. The permanent response
     replaces a bit by a fair coin with probability f and is kept; each day it is reported with noise p and q.
@@ -157,7 +157,7 @@ def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
 
 
 def partial_rounds(spec: SGDLShuffle, users: int, value: int, count: int) -> Views:
-    """The sum after each quarter of the users; the first of them holds `value`, the others 0.
+    """Simulates the sum after each quarter of the users; the first of them holds `value`, the others 0.
 
     The first h reports of a round are a round of h users: one simulation serves all of them.
     """

@@ -1,1 +1,1 @@
-"""What corrupt nodes can do with what they wrote down: join their logs, follow messages, guess values."""
+"""Attacks with the logs of corrupt nodes: join the logs, follow messages, guess values."""

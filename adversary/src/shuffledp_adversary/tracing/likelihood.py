@@ -1,7 +1,7 @@
-"""How likely each value makes an answer, for every mechanism, and the value an adversary then guesses. Pure.
+"""Likelihood of an answer given a value, for every mechanism, and the value that an adversary then guesses. Pure.
 
-An answer is what a user's own messages say together: the symbol of a histogram, the number of ones of a sum. These are
-the laws that `shuffledp_core.randomisers` samples, computed in floating point; a test holds the two together.
+An answer is the sum of a user's own messages: the symbol of a histogram, the number of ones of a sum. These are the
+laws that `shuffledp_core.randomisers` samples, computed in floating point; a test compares the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CELLS: Final = 2**22
 
 
 def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> NDArray[np.int64]:
-    """For each answer the likeliest value: argmax of P(answer | x) prior(x), the smaller x of equals.
+    """Guesses the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x of equals.
 
     A uniform prior makes it the maximum-likelihood guess.
 
@@ -60,7 +60,7 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: KRRHistogram, answers: NDArray[np.int64]) -> Floats:
-    """γ/k, and 1 - γ more for the true symbol."""
+    """Log of γ/k, and of 1 - γ more for the true symbol."""
     other = float(spec.blanket / spec.symbols)
     table = np.full((len(answers), spec.symbols), np.log(other))
     table[np.arange(len(answers)), answers] = np.log(other + float(1 - spec.blanket))
@@ -69,7 +69,7 @@ def _(spec: KRRHistogram, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
-    """Of x ones each stays with probability 1 - p/2, of k - x zeros each turns with p/2: a sum of two binomials."""
+    """Sum of two binomials: each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2."""
     flip, k = float(spec.randomise / 2), spec.max_value
     table = np.empty((len(answers), k + 1))
     for value in range(k + 1):

@@ -1,9 +1,9 @@
-"""Joining the logs of corrupt nodes by the ciphertexts they saw. Pure.
+"""Join of the logs of corrupt nodes by the ciphertexts they saw. Pure.
 
 An adversary trusts no index of another log: a record that left one node is looked up among the records that came in
 at the next log along the route, and at last on the public board. Where a node between them is honest, every record has
-lost a layer, so that nothing is found; what can still be tried without its key is that it forgot to mix, and that each
-record stands where it stood before.
+lost a layer, so that nothing is found. Without its key one can still try whether it forgot to mix, so that each record
+stands where it stood before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Step:
-    """One hand-over that was tried: how many of `records` that left node `before` were found again at `after`."""
+    """One attempted join: number `found` at `after` of the `records` that left node `before`."""
 
     before: str
     after: str
@@ -31,12 +31,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Links:
-    """What the join gave.
+    """Result of a join.
 
     Attributes:
         senders: shape (messages,), the user (place in node 1's spool) of each message, or -1.
         placed: the same if nodes without a log kept the order of their batch.
-        steps: what was joined on the way.
+        steps: the joins on the way.
     """
 
     senders: NDArray[np.int64]
@@ -61,6 +61,7 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
         found = places >= 0
         senders = np.full(len(came), NOBODY, dtype=np.int64)
         senders[places[found]] = left[found]
+        # As if the nodes between the two logs had kept the order; to be tried only where they dropped nothing.
         placed = kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
         placed[places[found]] = kept[found]
         after = "the board" if following is None else following.header.node
@@ -69,7 +70,7 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
 
 
 def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """For every row of `wanted` its place in `among`, or -1; both have rows of one width, and all rows differ."""
+    """Finds the place of every row of `wanted` in `among`, or -1; both have rows of one width, and all rows differ."""
     if not len(among):
         return np.full(len(wanted), -1, dtype=np.int64)
     keys, known = as_keys(wanted), as_keys(among)
@@ -80,7 +81,7 @@ def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np
 
 
 def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:
-    """Whose each record of the pool of the first log is; nobody knows behind an honest node 1."""
+    """Sender of each record in the pool of the first log; unknown behind an honest node 1."""
     records, users = first.header.pool, first.header.users
     if first.credentials is None:
         return np.full(records, NOBODY, dtype=np.int64)

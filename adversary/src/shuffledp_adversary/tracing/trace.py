@@ -1,11 +1,11 @@
-"""What an adversary holds of one round, on disk and in memory, and how far it gets with it.
+"""Tracing of one round with the logs of its corrupt nodes: the adversary's data on disk and in memory, and its success.
 
-A round's folder holds what everybody may see and, of a round with corrupt nodes, what these wrote down:
+A round's folder holds the public documents and, of a round with corrupt nodes, their logs:
 
     manifest.json  result.json  roster.json  root.pub      the signed documents, and what verifies them
     board.bin                                              the published messages, packed, in mixed order
     corrupt/<node>/<round>.npz                             the logs
-    truth.npz                                              who held which value: the simulator's, to measure success by
+    truth.npz                                              every user's value: the simulator's, to measure success by
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Captured:
         final: the final certificate, verified.
         board: shape (messages, bytes of one).
         logs: of the corrupt nodes, by position on the route.
-        values: shape (users,), what each user of node 1's log held, in the order of its spool; only a simulation knows
+        values: shape (users,), value of each user of node 1's log, in the order of its spool; only a simulation knows
             it, and only to measure success by. None where it or node 1's log is missing.
-        population: shape (domain,), how many users hold each value: what the adversary knows of the population.
-            None where nobody knows it.
+        population: shape (domain,), number of users who hold each value, which the adversary knows. None where
+            unknown.
     """
 
     manifest: Manifest
@@ -56,25 +56,25 @@ class Captured:
 
     @property
     def nodes(self) -> int:
-        """Nodes of the route."""
+        """Number of nodes on the route."""
         return len(self.manifest.route)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """How far the adversary got.
+    """Success of the adversary.
 
     Attributes:
         corrupt: positions of the nodes whose logs were used.
-        nodes: of the route.
-        users: whose reports were mixed.
-        traced: users all of whose messages were found on the board.
-        steps: what was joined on the way.
+        nodes: number of nodes on the route.
+        users: number of users whose reports were mixed.
+        traced: number of users all of whose messages were found on the board.
+        steps: the joins on the way.
         baseline: share guessed right without any message: always the most frequent value. None without a truth.
         correct: users whose value was guessed, knowing the population. None as above.
-        correct_by_place: the same, if every honest node is taken to have kept the order of its batch; None as above,
+        correct_by_place: the same, if every honest node is assumed to have kept the order of its batch; None as above,
             and where no sender is known.
-        correct_uniform: the same by maximum likelihood alone, for whom the population is unknown.
+        correct_uniform: the same by maximum likelihood alone, without knowing the population.
         confidence: of `interval`.
     """
 
@@ -91,12 +91,12 @@ class Trace:
 
     @property
     def traced_share(self) -> float:
-        """From 0 to 1."""
+        """Share of users who were traced, from 0 to 1."""
         return self.traced / self.users
 
     @property
     def all_corrupt(self) -> bool:
-        """No node is honest."""
+        """True if no node is honest."""
         return len(self.corrupt) == self.nodes
 
     @property
@@ -106,15 +106,15 @@ class Trace:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Clopper and Pearson's, of `success`."""
+        """Clopper-Pearson interval of `success`."""
         return None if self.correct is None else self.interval_of(self.correct)
 
     def interval_of(self, correct: int) -> tuple[float, float]:
-        """Clopper and Pearson's, of the share of so many users."""
+        """Clopper-Pearson interval of the share of `correct` users."""
         return clopper_pearson(correct, self.users, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys that reports share."""
+        """Entries for the report's JSON."""
         return {
             "corrupt_nodes": list(self.corrupt),
             "nodes": self.nodes,
@@ -133,7 +133,7 @@ class Trace:
 def trace_round(
     captured: Captured, corrupt: Collection[int] | None = None, confidence: float = DEFAULT_CONFIDENCE
 ) -> Trace:
-    """Joins the logs, rebuilds what each user sent, and guesses its value.
+    """Joins the logs, rebuilds each user's answer, and guesses its value.
 
     Args:
         captured: what the adversary holds.
@@ -177,7 +177,7 @@ def trace_round(
 
 
 def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Who was traced completely, and what each such user's messages say together; shape (users,) both."""
+    """Mask of the users who were traced completely, and each one's answer; shape (users,) both."""
     linked: NDArray[np.bool_] = senders != NOBODY
     geometry = captured.manifest.geometry
     symbols = np.zeros(len(captured.board), dtype=np.int64)
@@ -191,15 +191,15 @@ def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tupl
 
 
 def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:
-    """What is known of the population (nothing where nobody knows), and knowing nothing."""
-    nothing = np.ones(captured.final.mechanism.domain)
-    return (nothing if captured.population is None else captured.population.astype(np.float64), nothing)
+    """Priors: the population's distribution (uniform where it is unknown), and the uniform one."""
+    uniform = np.ones(captured.final.mechanism.domain)
+    return (uniform if captured.population is None else captured.population.astype(np.float64), uniform)
 
 
 def _guesses(
     captured: Captured, traced: NDArray[np.bool_], answers: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """The likeliest value of each user; the most frequent one for whoever was not traced."""
+    """Likeliest value of each user; the most frequent one for users who were not traced."""
     guesses = np.full(len(traced), int(np.argmax(prior)), dtype=np.int64)
     if traced.any():
         guesses[traced] = guess_values(captured.final.mechanism, answers[traced], prior)
@@ -207,7 +207,7 @@ def _guesses(
 
 
 def load_captured(folder: Path, logs: Path | None = None) -> Captured:
-    """What a round's folder holds, verified.
+    """Loads and verifies a round's folder.
 
     1. Manifest and result are the analyst's, of one round; the final certificate is the accountant's.
     2. The board has the signed digest and length.

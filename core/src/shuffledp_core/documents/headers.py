@@ -1,4 +1,4 @@
-"""The batch headers of a whole route: every node's word on how many reports went through it.
+"""Batch headers of a whole route: every node's signed count of the reports that it relayed.
 
 At least one node of a route is honest and signs one header a round, for the batch that it really mixed. Where all
 headers name one number, that number is the honest node's. docs/protocol.md, section "Close", and
@@ -30,7 +30,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 def check_headers(
     headers: Sequence[Signed], route: Sequence[Party], round_id: str, messages_per_user: int, accepted: int
 ) -> int:
-    """How many onions the route dropped, if every node relayed exactly `accepted` reports; docs/protocol.md, "Close".
+    """Number of onions the route dropped, if every node relayed exactly `accepted` reports; docs/protocol.md, "Close".
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
@@ -72,7 +72,7 @@ def check_headers(
                 f"{party.name} relayed {header.records} records where {header.users} reports of {messages_per_user} "
                 f"messages are {header.users * messages_per_user}, {header.dropped} of them dropped"
             )
-        if header.users != accepted:  # 5
+        if header.users != accepted:  # 5: the honest node's header is one of them, whichever it is
             raise CountMismatchError(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
                 f"round {round_id} is wrong or lies"

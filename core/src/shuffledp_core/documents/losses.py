@@ -1,4 +1,4 @@
-"""Messages that a round lost, and how many whole reports of honest users are left. Pure.
+"""Messages that a round lost, and the number of whole honest reports that are left. Pure.
 
 docs/protocol.md, section "Lost messages". Nodes, analyst, accountant and clients compute with the same functions.
 """
@@ -22,11 +22,11 @@ class Losses:
     invalid: int = 0
 
     def dishonest(self, messages_per_user: int) -> int:
-        """Users who certainly do not follow the protocol: each has sent `messages_per_user` messages at most."""
+        """Least number of users who broke the protocol: each has sent `messages_per_user` messages at most."""
         return -(-self.invalid // messages_per_user)
 
     def spoiled(self, messages_per_user: int) -> int:
-        """Reports that certainly are not whole, whoever spoiled them."""
+        """Least number of reports that are not whole, whether user or node spoiled them."""
         return -(-(self.invalid + self.dropped) // messages_per_user)
 
 
@@ -34,12 +34,12 @@ NO_LOSSES = Losses()
 
 
 def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> int:
-    """How many onions the nodes of a route may drop together: more, and the planned crowd may not be there.
+    """Most onions that the nodes of a route may drop together: with more, the planned crowd may be missing.
 
     Args:
         accepted: reports that the entry node accepted.
         planned_honest: whole reports of honest users that the plan's certificate counts on.
-        messages_per_user: onions of one report: so many one dishonest user can spoil.
+        messages_per_user: onions of one report, all of which one dishonest user can spoil.
     """
     return messages_per_user * max(0, accepted - planned_honest)
 
@@ -47,7 +47,7 @@ def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> 
 def honest_reports(
     accepted: int, planned_users: int, planned_honest: int, messages_per_user: int, losses: Losses = NO_LOSSES
 ) -> int:
-    """Whole reports of honest users that a final certificate may count on; below 1 where there may be none.
+    """Number of whole honest reports that a final certificate may count on; below 1 where there may be none.
 
     1. As many users collude as the plan allows for, or as are seen to not follow the protocol if those are more.
     2. Every dropped message has cost another honest user's report, until the reports beyond the planned ones are used

@@ -1,4 +1,4 @@
-"""The documents of a round, as frozen values. Field meanings and checks: docs/protocol.md.
+"""Documents of a round, as frozen values. Field meanings and checks: docs/protocol.md.
 
 Times are whole milliseconds since 1970 (UTC); keys, digests and identifiers are lower-case hex.
 """
@@ -47,10 +47,10 @@ class Population(_Part, frozen=True, kw_only=True):
 
 
 class Roster(Document, frozen=True, kw_only=True):
-    """Who is who in one deployment; signed by the deployment's root key.
+    """Parties, populations and authorities of one deployment; signed by the deployment's root key.
 
-    `serial` counts the rosters of the deployment from 1: a later one takes the place of all before it, until it expires
-    itself. A roster without these three is of an older version; nobody lives by it (`shuffledp_core.keys`).
+    `serial` counts the rosters of the deployment from 1: a later one replaces all before it, until it expires itself. A
+    roster without these three is of an older version and is refused (`shuffledp_core.keys`).
     """
 
     label: ClassVar[str] = "roster"
@@ -110,7 +110,7 @@ class Credential(Document, frozen=True, kw_only=True):
 
 
 class Withdrawals(Document, frozen=True, kw_only=True):
-    """All credentials of a population that count no longer, by their public keys; signed by its enrolment key.
+    """All revoked credentials of a population, by their public keys; signed by its enrolment key.
 
     Each list is complete; `serial` counts them from 1, and a later one takes the place of all before it.
     """
@@ -123,7 +123,7 @@ class Withdrawals(Document, frozen=True, kw_only=True):
 
 
 class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an operator asks for: a question, a target guarantee, and who should take part. Not signed.
+    """An operator's request for a round: a question, a target guarantee, and a route. Not signed.
 
     `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users are assumed
     to help the adversary, so that a round of n reports has n - colluding honest ones. `allow_corrupt` lets nodes
@@ -157,7 +157,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class LedgerPosition(_Part, frozen=True, kw_only=True):
-    """Where a certificate stands in its population's account: ε at `delta` over everything charged so far.
+    """A certificate's place in its population's account: ε at `delta` over everything charged so far.
 
     `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound. `composition`
     is how the budget adds up; `if_fixed` is the same ε if all parameters had been fixed in advance.
@@ -172,7 +172,7 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
 
 
 class EpsilonBounds(_Part, frozen=True, kw_only=True):
-    """ε from both sides, and the paper's number for comparison only. None: infinite or not available."""
+    """Upper (certified) and lower (attained) bound of ε; the paper's, to compare. None: infinite or not available."""
 
     certified: float | None
     attained: float | None
@@ -187,7 +187,7 @@ class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
 
 
 class Certificate(Document, frozen=True, kw_only=True):
-    """What a round guarantees; `stage` is "plan" (before) or "final" (for the reports that arrived).
+    """A round's privacy guarantee; `stage` is "plan" (before) or "final" (for the reports that arrived).
 
     Signed by the accountant. `mechanism` holds the exact parameters that clients sample from. `route` names the nodes
     on whose headers and discards the accountant settles or releases: the round may run over these and no others.
@@ -227,7 +227,7 @@ class Certificate(Document, frozen=True, kw_only=True):
 class RoundKey(Document, frozen=True, kw_only=True):
     """A node's fresh public key for one position of one round; signed by the node.
 
-    `corrupt`: the node says that it writes down all it learns of the round.
+    `corrupt`: the node declares that it logs all it learns of the round.
     """
 
     label: ClassVar[str] = "round-key"
@@ -242,7 +242,7 @@ class RoundKey(Document, frozen=True, kw_only=True):
 
 
 class Manifest(Document, frozen=True, kw_only=True):
-    """All that a client must know of a round; signed by the analyst, countersigned by every node."""
+    """Public parameters of a round for its clients; signed by the analyst, countersigned by every node."""
 
     label: ClassVar[str] = "manifest"
     deployment: str
@@ -257,7 +257,7 @@ class Manifest(Document, frozen=True, kw_only=True):
 
 
 class Countersignature(Document, frozen=True, kw_only=True):
-    """A node's word that it takes part in exactly this manifest."""
+    """A node's statement that it takes part in exactly this manifest."""
 
     label: ClassVar[str] = "countersignature"
     round_id: str
@@ -273,7 +273,7 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Receipt(Document, frozen=True, kw_only=True):
-    """The entry node's word that this submission is on its disk and will be relayed in this round."""
+    """The entry node's statement that this submission is on its disk and will be relayed in this round."""
 
     label: ClassVar[str] = "receipt"
     round_id: str
@@ -297,7 +297,7 @@ class BatchHeader(Document, frozen=True, kw_only=True):
 
 
 class Discard(Document, frozen=True, kw_only=True):
-    """A node's word that it erased its round key and will not forward anything (more) of this round.
+    """A node's statement that it erased its round key and will not forward anything (more) of this round.
 
     `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded` false are
     what lets the accountant release a reserved budget.
@@ -310,7 +310,7 @@ class Discard(Document, frozen=True, kw_only=True):
 
 
 class Result(Document, frozen=True, kw_only=True):
-    """How a round ended; signed by the analyst. A failed round has a reason and nothing else.
+    """Outcome of a round; signed by the analyst. A failed round has a reason and nothing else.
 
     `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them the estimate leaves
     out those with a symbol outside the alphabet, and of the others those whose tag stands on the board more than once.

@@ -1,4 +1,4 @@
-"""Bytes, a label and an Ed25519 signature over both: verify first, parse after.
+"""Signed documents: an Ed25519 signature over a label and a body, verified before the body is parsed.
 
 A signed document is JSON so that people can read it in a file, an MQTT message or a lab. The signature covers
 `"shuffledp/v1/" || label || 0x00 || body`, so a signature under one label is worthless under another.
@@ -20,10 +20,10 @@ from shuffledp_core.errors import ForeignDocumentError, MalformedDocumentError, 
 
 VERSION: Final = 1
 MAX_DOCUMENT_BYTES: Final = 4 * 2**20
-"""No document comes near this; anything longer is refused before it is looked at."""
+"""No document comes near this; anything longer is refused before it is parsed."""
 
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{128}")
-"""The one way to write a signature: with others beside it, one document would have many digests."""
+"""The only way to write a signature: with a second one, a document would have two digests."""
 
 _LONGEST_INTEGER: Final = 20
 """Characters of the longest 64-bit whole number with its sign; Python's own have no end."""
@@ -41,7 +41,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A document as it travels: who signed which label, the exact body text, and the signature in hex."""
+    """A document as it travels: label, signer, exact body text, and signature in hex."""
 
     label: str
     signer: str
@@ -49,12 +49,12 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     signature: str
 
     def to_bytes(self) -> bytes:
-        """The JSON that travels and is stored."""
+        """The JSON encoding that is sent and stored."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Signed:
-        """The frame only; nothing in it is believed before `verify`. Raises `MalformedDocumentError`."""
+        """Parses the frame only; nothing in it is believed before `verify`. Raises `MalformedDocumentError`."""
         if len(data) > MAX_DOCUMENT_BYTES:
             raise MalformedDocumentError(f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
         try:
@@ -70,7 +70,7 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def encode_value(value: object) -> object:
-    """How a value that JSON lacks is written: a rational as "numerator/denominator"."""
+    """JSON form of a value that JSON lacks: a rational as "numerator/denominator"."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")  # the hook protocol of msgspec
@@ -88,7 +88,7 @@ def decode_value(wanted: type, value: object) -> object:
 
 
 def to_json(value: msgspec.Struct) -> bytes:
-    """Any of our structs as JSON, rationals included."""
+    """JSON encoding of a struct, rationals included."""
     return msgspec.json.encode(value, enc_hook=encode_value)
 
 
@@ -96,9 +96,9 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def from_json(data: bytes | str, model: type[StructT]) -> StructT:
-    """Strict parse of a struct; `MalformedDocumentError` for anything else.
+    """Parses a struct strictly; `MalformedDocumentError` for anything else.
 
-    That is: unknown fields, fields that stand twice, wrong types, bad ranges, whole numbers beyond 64 bits.
+    That is: unknown fields, repeated fields, wrong types, bad ranges, whole numbers beyond 64 bits.
     """
     try:
         value = msgspec.json.decode(data, type=model, dec_hook=decode_value)
@@ -109,9 +109,9 @@ def from_json(data: bytes | str, model: type[StructT]) -> StructT:
 
 
 def _check_text(data: bytes | str) -> None:
-    """What msgspec lets pass: of a field that stands twice it takes the last one, where other readers take the first.
+    """Refuses what msgspec lets pass: of a repeated field it takes the last one, where other readers take the first.
 
-    Call it on what msgspec has read already: the depth is then that of the schema. Raises `ValueError`.
+    Call it on text that msgspec has read already: the depth is then that of the schema. Raises `ValueError`.
     """
     json.loads(data, object_pairs_hook=_distinct, parse_int=_machine_sized)
 
@@ -128,6 +128,7 @@ def _machine_sized(digits: str) -> None:
 
 
 def _covered(label: str, body: str) -> bytes:
+    # The label is signed too, and ended by a byte that no label has: a receipt can never pass for, say, a manifest.
     return b"shuffledp/v1/" + label.encode() + b"\x00" + body.encode()
 
 
@@ -138,14 +139,14 @@ def _signature(text: str) -> bytes:
 
 
 def sign(document: Document, signer: str, key: Ed25519PrivateKey) -> Signed:
-    """The document under `signer`'s identity key; deterministic, as Ed25519 is."""
+    """Signs a document with `signer`'s identity key; deterministic, as Ed25519 is."""
     body = to_json(document).decode()
     signature = key.sign(_covered(document.label, body)).hex()
     return Signed(label=document.label, signer=signer, body=body, signature=signature)
 
 
 def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: bytes) -> DocumentT:
-    """The document inside, or a typed error. Steps as in docs/protocol.md, "Signed documents".
+    """Verifies a signed document and returns its content. Steps as in docs/protocol.md, "Signed documents".
 
     1. The label is the model's.
     2. The signer is the one the caller expects.

@@ -1,4 +1,4 @@
-"""What a client signs over its envelope, and how the entry node checks it."""
+"""The claim that a client signs over its envelope, and the entry node's checks of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp_core.errors import (
 
 
 class SubmissionClaim(Document, frozen=True, kw_only=True):
-    """The client's word, under its credential's key, that this envelope is its submission to this round."""
+    """A client's statement, under its credential's key, that this envelope is its submission to this round."""
 
     label: ClassVar[str] = "submission"
     round_id: str
@@ -31,7 +31,7 @@ def credential_id(credential: Credential) -> str:
 def check_claim(
     round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed
 ) -> tuple[str, str]:
-    """Who claims to submit what, before any of it is there: (credential id, digest of the envelope).
+    """Checks a claim before its envelope has arrived: (credential id, digest of the envelope).
 
     The first steps of docs/protocol.md, "Submit".
 
@@ -44,16 +44,16 @@ def check_claim(
         InvalidSubmissionError: step 2 or 3.
     """
     try:  # 1
-        who = verify(credential, Credential, population, enrolment_key)
+        owner = verify(credential, Credential, population, enrolment_key)
     except DocumentError as error:
         raise UnknownCredentialError(
             f"the credential is not one of population {population!r}: {error}; enrol again"
         ) from error
-    if who.population != population:
-        raise UnknownCredentialError(f"the credential is for population {who.population!r}, not {population!r}")
-    name = credential_id(who)
+    if owner.population != population:
+        raise UnknownCredentialError(f"the credential is for population {owner.population!r}, not {population!r}")
+    name = credential_id(owner)
     try:  # 2
-        said = verify(claim, SubmissionClaim, name, bytes.fromhex(who.public_key))
+        said = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
     except (DocumentError, ValueError) as error:
         raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
     if said.round_id != round_id:  # 3
@@ -64,7 +64,7 @@ def check_claim(
 
 
 def check_envelope(claimed: str, envelope: bytes) -> None:
-    """Whether these are the bytes of a checked claim. Raises `InvalidSubmissionError`."""
+    """Checks that an envelope is the one of a checked claim. Raises `InvalidSubmissionError`."""
     if claimed != digest(envelope):
         raise InvalidSubmissionError("the envelope is not the one that was signed; send it again unchanged")
 

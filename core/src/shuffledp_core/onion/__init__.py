@@ -1,1 +1,1 @@
-"""Onions: the suites that seal one layer, and how layers nest."""
+"""Onion encryption: suites that seal one layer, and nested layers."""

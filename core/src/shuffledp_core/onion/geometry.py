@@ -1,4 +1,4 @@
-"""All lengths of a round, from public parameters alone (invariant 7)."""
+"""Lengths of messages and envelopes of a round, from public parameters alone (invariant 7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MAX_HOPS: Final = 16
 
 
 class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Hops, messages per user and symbol width; every length of the round follows.
+    """Hops, messages per user and symbol width of a round, which fix all its lengths.
+
+    No length depends on a value: a number of messages or a symbol's width that did would tell every observer on the
+    wire what the noise is to hide.
 
     The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner onions; hops
     2..L receive one onion per message. docs/protocol.md, section "Onions".
@@ -55,7 +58,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.symbol_bytes + TAG_BYTES
 
     def record_bytes(self, position: int) -> int:
-        """Length of one record that the node at `position` (2..hops) receives; hops + 1 is the analyst."""
+        """Length in bytes of one record that the node at `position` (2..hops) receives; hops + 1 is the analyst."""
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
         return self.plain_bytes + (self.hops + 1 - position) * suite_named(self.suite).overhead

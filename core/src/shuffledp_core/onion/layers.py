@@ -14,7 +14,8 @@ from shuffledp_core.randomness import RandomBytes, system_random
 
 
 def binding(round_id: str, position: int) -> bytes:
-    """The `info` of the layer that the node at `position` of round `round_id` opens."""
+    """The `info` string that binds a layer to the node at `position` of round `round_id`."""
+    # A layer taken to another round, or to another hop of this one, must not open there: its sender would be linked.
     return f"shuffledp/v1/onion/{round_id}/{position}".encode()
 
 
@@ -25,14 +26,14 @@ def seal_envelope(
     messages: Sequence[bytes],
     source: RandomBytes = system_random,
 ) -> bytes:
-    """One user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
+    """Seals one user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
 
     Args:
         geometry: lengths of the round.
         round_id: bound into every layer where the suite can.
         public_keys: round keys of hops 1..L, in that order.
         messages: m plain messages `symbol || tag` of `geometry.plain_bytes` each.
-        source: what a reproducible suite takes its ephemeral keys from, the last hop's first.
+        source: bytes for the ephemeral keys of a reproducible suite, the last hop's first.
 
     Returns:
         `geometry.envelope_bytes` bytes.
@@ -46,6 +47,8 @@ def seal_envelope(
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
     records = list(messages)
+    # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one submission per user; from
+    # there on each message is an onion of its own, or those of one user would stay together through every shuffle.
     for position in range(geometry.hops, 0, -1):
         seal = suite.sealer(public_keys[position - 1], binding(round_id, position), source)
         records = [seal(record) for record in records] if position > 1 else [seal(b"".join(records))]
@@ -53,7 +56,7 @@ def seal_envelope(
 
 
 def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelope: bytes) -> bytes:
-    """What hop 1 finds in an envelope: m packed records of `geometry.record_bytes(2)` bytes.
+    """Opens an envelope as hop 1: m packed records of `geometry.record_bytes(2)` bytes.
 
     Raises:
         InvalidSubmissionError: wrong length, or it does not open under this round's key.
@@ -72,7 +75,7 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
 
 
 def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, packed: bytes) -> bytes:
-    """One layer off every record of a packed chunk; order is kept (the caller permutes).
+    """Removes one layer from every record of a packed chunk; order is kept (the caller permutes).
 
     Args:
         geometry: lengths of the round.

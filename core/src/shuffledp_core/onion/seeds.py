@@ -1,8 +1,8 @@
-"""What a device draws for one submission, from 32 bytes that it can show: tags, and the ephemeral keys of its seals.
+"""Tags and ephemeral keys of one submission, derived from a 32-byte seed that its user can reveal as evidence.
 
 A user whose messages are missing wants to show that they were inside the envelope of the receipt. With the seed and the
-symbols anybody seals the same envelope again, bit by bit; without them nobody does. Values are never randomised from
-a seed: those draws stay the operating system's, so that showing a seed shows what was sent and not what was true.
+symbols anybody can seal the same envelope again, bit for bit; without them nobody can. Values are never randomised from
+a seed: those draws stay the operating system's, so that a revealed seed shows the report and not the true value.
 docs/protocol.md, section "Evidence".
 """
 
@@ -16,17 +16,17 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from shuffledp_core.randomness import RandomBytes
 
 SEED_BYTES: Final = 32
-"""From the operating system, for one submission and no other."""
+"""Length of a seed, drawn from the operating system for one submission and no other."""
 
 _START: Final = bytes(16)
-"""Block counter and nonce. A nonce may be constant where every key is used for one stream alone, and a seed is."""
+"""Block counter and nonce. The nonce may be constant because every key, here a seed, is used for one stream only."""
 
 
 def stream(seed: bytes) -> RandomBytes:
     """ChaCha20's key stream (RFC 8439) under the seed, from its beginning; every byte is given once.
 
-    Who reads in another order, or other lengths, gets other bytes: first all tags, in the order of the messages, then
-    the ephemeral keys in the order of the seals, from the last hop to the first.
+    The order of reading is part of the format: first all tags, in the order of the messages, then the ephemeral keys in
+    the order of the seals, from the last hop to the first.
 
     Raises:
         ValueError: the seed has another length (our own misuse).

@@ -1,4 +1,4 @@
-"""The public-key suites a round can choose; each seals one layer to one hop's round key.
+"""Public-key encryption suites that a round can choose; each seals one layer to one hop's round key.
 
 A suite is anonymous public-key authenticated encryption: what it seals opens only under the round key, is not
 malleable, and hides the sender. `info` binds a layer to round and position. Nothing here is home-made: the
@@ -21,22 +21,22 @@ from shuffledp_core.errors import BadBatchError, ConfigError
 from shuffledp_core.randomness import RandomBytes, system_random
 
 Seal = Callable[[bytes], bytes]
-"""Seals one plaintext to one recipient."""
+"""A function that seals one plaintext to one recipient."""
 
 Open = Callable[[bytes], bytes]
-"""Opens one layer; raises `BadBatchError` for anything that the recipient's key does not open."""
+"""A function that opens one layer; raises `BadBatchError` for anything that the recipient's key does not open."""
 
 
 class Suite(Protocol):
-    """One way to seal a layer. Keys travel as raw bytes; lengths are constants of the suite."""
+    """A public-key encryption scheme for layers. Keys travel as raw bytes; lengths are constants of the suite."""
 
     @property
     def name(self) -> str:
-        """What the manifest calls it."""
+        """The suite's name in manifests."""
 
     @property
     def overhead(self) -> int:
-        """Bytes a layer adds."""
+        """Bytes that a layer adds to its plaintext."""
 
     @property
     def public_key_bytes(self) -> int:
@@ -48,7 +48,7 @@ class Suite(Protocol):
 
     @property
     def reproducible(self) -> bool:
-        """Whether a seal is a function of its plaintext and what `source` gave, so that it can be made again."""
+        """True if a seal is a function of its plaintext and the bytes of `source`, so that it can be made again."""
 
     def generate(self) -> tuple[bytes, bytes]:
         """A fresh (private key, public key) from the operating system's randomness."""
@@ -71,7 +71,7 @@ class SealedBox:
     """
 
     name: str = "sealed-box"
-    overhead: int = 32 + 16
+    overhead: int = 32 + 16  # ephemeral public key, Poly1305 tag
     public_key_bytes: int = 32
     private_key_bytes: int = 32
     reproducible: bool = True
@@ -99,6 +99,7 @@ class SealedBox:
         def seal(plaintext: bytes) -> bytes:
             ephemeral = source(bindings.crypto_box_SECRETKEYBYTES)
             shown = bindings.crypto_scalarmult_base(ephemeral)
+            # Derived, as in `crypto_box_seal`: the ephemeral key seals only this one box, so its nonce never repeats.
             nonce = hashlib.blake2b(shown + public_key, digest_size=bindings.crypto_box_NONCEBYTES).digest()
             return shown + bindings.crypto_box_easy(plaintext, nonce, public_key, ephemeral)
 
@@ -125,7 +126,7 @@ class Hpke:
     """RFC 9180 base mode, single shot, HKDF-SHA256 and ChaCha20-Poly1305; `info` enters the key schedule."""
 
     name: str = "hpke"
-    overhead: int = 32 + 16
+    overhead: int = 32 + 16  # encapsulated key, Poly1305 tag
     public_key_bytes: int = 32
     private_key_bytes: int = 32
     reproducible: bool = False
@@ -174,9 +175,9 @@ _DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is dam
 
 _HYBRID: Final = Hpke(
     name="hpke-mlkem768-x25519",
-    overhead=1088 + 32 + 16,
+    overhead=1088 + 32 + 16,  # ML-KEM-768 ciphertext, X25519 key, Poly1305 tag
     public_key_bytes=1184 + 32,
-    private_key_bytes=64 + 32,
+    private_key_bytes=64 + 32,  # ML-KEM's seed, X25519 key
     hybrid=True,
 )
 _ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)

@@ -1,1 +1,1 @@
-"""How parties reach each other: gRPC under mutual TLS, and MQTT announcements."""
+"""Communication between parties: gRPC under mutual TLS, and MQTT announcements."""

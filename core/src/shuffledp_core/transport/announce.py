@@ -1,8 +1,8 @@
 """Announcements over MQTT: retained documents, node status with a last will. docs/protocol.md, "Announcements".
 
-The broker is untrusted: what it carries is verified by whoever reads it, and it can only delay. When it is away, or
-says what no broker says, publishers keep the newest document per topic and try again, ever more rarely; nobody waits
-for it. What one connection may cost is bounded in `shuffledp_core.transport.mqtt`.
+The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is away or breaks its
+protocol, publishers keep the newest document per topic and try again, ever more rarely; nobody waits for it. The cost
+of one connection is bounded in `shuffledp_core.transport.mqtt`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_WAITING: Final = 1000
 """Documents that wait for a broker that is away; the oldest go first, since everybody may ask the analyst."""
 
 REMIND_SECONDS: Final = 600.0
-"""Between two warnings about the broker."""
+"""Interval between two warnings about the broker."""
 
 ONLINE: Final = b"online"
 CORRUPT: Final = b"online, corrupt"
-"""The status of a node that writes down all it knows."""
+"""The status of a node that logs all it learns."""
 OFFLINE: Final = b"offline"
 
 
@@ -44,22 +44,22 @@ class Pauses:
     longest: float = 60.0
 
     def next(self, pause: float, lasted: float) -> float:
-        """The pause after one of `pause` seconds (0: there was none) and a connection that lasted so long."""
+        """The pause after one of `pause` seconds (0: there was none) and a connection of `lasted` seconds."""
         return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 
 def manifest_topic(deployment: str, round_id: str) -> str:
-    """Where a round's announcement is retained; "+" as round_id subscribes to all."""
+    """Topic of a round's retained announcement; "+" as round_id subscribes to all."""
     return f"shuffledp/v1/{deployment}/rounds/{round_id}/manifest"
 
 
 def result_topic(deployment: str, round_id: str) -> str:
-    """Where a round's signed result is retained."""
+    """Topic of a round's retained, signed result."""
     return f"shuffledp/v1/{deployment}/rounds/{round_id}/result"
 
 
 def status_topic(deployment: str, node: str) -> str:
-    """Where a node's status is retained; its last will says "offline"."""
+    """Topic of a node's retained status; its last will says "offline"."""
     return f"shuffledp/v1/{deployment}/nodes/{node}/status"
 
 
@@ -137,7 +137,7 @@ class Announcer:
         while self._waiting:
             topic, payload = next(iter(self._waiting.items()))
             await connection.publish(topic, payload)
-            if self._waiting.get(topic) == payload:
+            if self._waiting.get(topic) == payload:  # a newer document may have come while this one was sent
                 del self._waiting[topic]
 
 

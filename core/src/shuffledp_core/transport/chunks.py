@@ -1,4 +1,4 @@
-"""Bytes of any length as chunks, each naming its offset, so that a torn stream is noticed."""
+"""Bytes of any length as chunks with offsets, so that a torn stream is noticed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ call that has begun a chunk and does not finish it."""
 
 
 def chunks(data: bytes | memoryview, size: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """(offset, piece) in order; nothing for no bytes."""
+    """Splits data into (offset, piece) pairs, in order; none for no bytes."""
     view = memoryview(data)
     for offset in range(0, len(view), size):
         yield offset, bytes(view[offset : offset + size])

@@ -1,10 +1,9 @@
-"""The connections of a service: how many there are, and the end of those that are in nobody's interest.
+"""Connections of a service: their number, and the closing of those that hold back others.
 
 gRPC accepts for itself, bounds connections for all callers alike, and has no call in Python that ends one. A caller
-that holds back its flow control therefore keeps what was meant for it for as long as its connection lives, and whoever
-comes first keeps the others out. So we look at our own descriptors: a socket that was accepted on our port is told to
-the kernel as shut down, and gRPC sees what it sees when a peer hangs up. Nothing is read from such a socket, nothing
-is closed behind gRPC's back.
+that holds back its flow control therefore makes us keep its answers for as long as its connection lives, and the first
+to come keep the others out. So we look at our own descriptors: a socket that was accepted on our port is shut down, and
+gRPC sees what it sees when a peer hangs up. Nothing is read from such a socket, nothing is closed behind gRPC's back.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ Peer: TypeAlias = tuple[str, int]
 """Address and port of the other side of a connection."""
 
 LOOK_SECONDS: Final = 0.25
-"""How often connections are counted and overdue callers looked for."""
+"""Interval at which connections are counted and overdue callers looked for."""
 
 PAUSE_SECONDS: Final = 0.1
-"""At most so often they are gone through, however much there is to end."""
+"""Shortest interval between two closings of connections, however many there are to close."""
 
 MANY_KNOWN: Final = 1000
 """Connections of parties after which those that are gone are forgotten."""
 
 OTHER_DESCRIPTORS: Final = 1024
-"""What a service needs beside connections: rounds, ledgers, boards, threads, libraries."""
+"""Descriptors that a service needs beside connections: rounds, ledgers, boards, threads, libraries."""
 
 _DESCRIPTORS: Final = Path("/dev/fd")
 """This process's own open files, on Linux and macOS."""
@@ -62,7 +61,7 @@ def _peer(host: str, port: int) -> Peer:
 
 
 def allow_descriptors(limits: Limits) -> None:
-    """Raises the soft limit of open files to what the limits need; says so in the log when the hard one is lower."""
+    """Raises the soft limit of open files to what the limits need; logs a warning when the hard one is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.accepted + OTHER_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -89,24 +88,24 @@ class Connections:
         self._wanted = asyncio.Event()
 
     def begin(self, peer: str, *, known: bool) -> None:
-        """A call begins on this connection; `known`: a party's or an operator's, which is none of the surplus."""
+        """Registers a call on this connection; `known`: a party's or an operator's, which is never surplus."""
         self._calls[peer] += 1
         if known:
             self._known.add(peer)
 
     def end(self, peer: str) -> None:
-        """The call is over."""
+        """Registers the end of a call on this connection."""
         self._calls[peer] -= 1
         if not self._calls[peer]:
             del self._calls[peer]
 
     def hang_up(self, peer: str) -> None:
-        """Ends this connection, in a moment."""
+        """Marks this connection to be closed on the next look."""
         self._ending.add(peer)
         self._wanted.set()
 
     async def watch(self, port: int) -> None:
-        """Until cancelled: keeps the connections on this port of ours within the limits."""
+        """Keeps the connections on this port of ours within the limits, until cancelled."""
         self._port = port
         while True:
             with suppress(TimeoutError):
@@ -115,14 +114,14 @@ class Connections:
             self._wanted.clear()
             self._look()
             if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
-                self._go_through()
+                self._close_surplus()
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _crowded(self) -> bool:
-        """Whether there may be too many. It counts all descriptors, which costs next to nothing."""
+        """True if there may be too many connections. It counts all descriptors, which costs next to nothing."""
         return len(_open_descriptors()) > self._limits.connections
 
-    def _go_through(self) -> None:
+    def _close_surplus(self) -> None:
         found = dict(self._accepted())
         self._known = {peer for peer in self._known if peer_of(peer) in found}
         ending = {peer for peer in map(peer_of, self._ending) if peer in found}
@@ -134,7 +133,7 @@ class Connections:
             structlog.get_logger().info("connections ended", number=len(ending), left=len(found) - len(ending))
 
     def _surplus(self, found: dict[Peer, int], number: int) -> set[Peer]:
-        """So many strangers, one after the other from the address that has most: those without a call, oldest first."""
+        """Strangers to close, `number` of them, always from the address that has most: idle ones, then the oldest."""
         new = [peer for peer in found if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in found}
@@ -160,36 +159,36 @@ class Connections:
                 yield peer, descriptor
 
     def _peer_at(self, descriptor: int) -> Peer | None:
-        """Who is at the other end of an accepted connection; None for any other descriptor."""
+        """The peer of an accepted connection; None for any other descriptor."""
         try:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 return None
-            with _borrowed(descriptor) as one:
-                if one.family not in {socket.AF_INET, socket.AF_INET6} or one.getsockname()[1] != self._port:
+            with _borrowed(descriptor) as link:
+                if link.family not in {socket.AF_INET, socket.AF_INET6} or link.getsockname()[1] != self._port:
                     return None
-                return _peer(*one.getpeername()[:2])
+                return _peer(*link.getpeername()[:2])
         except OSError:  # closed meanwhile, or the listening socket itself, which has no peer
             return None
 
     def _shut(self, descriptor: int, peer: Peer) -> None:
         if self._peer_at(descriptor) == peer:  # gRPC's threads may have closed it, and others taken the number
-            with suppress(OSError), _borrowed(descriptor) as one:
-                one.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError), _borrowed(descriptor) as link:
+                link.shutdown(socket.SHUT_RDWR)
 
 
 def _open_descriptors() -> Sequence[int]:
-    """Our own; all that are possible when there is none left to list them with."""
+    """Open descriptors of this process; all possible ones when there is none left to list them with."""
     try:
-        return [int(one.name) for one in _DESCRIPTORS.iterdir()]
+        return [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     except OSError:
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """The socket behind a descriptor that stays its owner's."""
-    one = socket.socket(fileno=descriptor)
+    """A socket object over a descriptor that its owner keeps."""
+    link = socket.socket(fileno=descriptor)
     try:
-        yield one
+        yield link
     finally:
-        one.detach()
+        link.detach()  # closing it would close gRPC's descriptor

@@ -1,4 +1,4 @@
-"""Who of many callers gives way when there is no room for all of them."""
+"""Eviction among waiting callers when there is no room for all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Crowd(Generic[Item]):
-    """What waits, in the order in which it came, each with the peer (gRPC's `ipv4:host:port`) that it belongs to."""
+    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it belongs to."""
 
     def __init__(self) -> None:
         self._peers: dict[Item, str] = {}
@@ -23,12 +23,12 @@ class Crowd(Generic[Item]):
         return item in self._peers
 
     def add(self, item: Item, peer: str) -> None:
-        """It waits from now on."""
+        """Adds an item that waits from now on."""
         self._peers[item] = peer
         self._of_hosts[_host(peer)] += 1
 
     def discard(self, item: Item) -> None:
-        """It waits no more, if it did."""
+        """Removes an item, if it is still waiting."""
         peer = self._peers.pop(item, None)
         if peer is not None:
             host = _host(peer)
@@ -37,7 +37,8 @@ class Crowd(Generic[Item]):
                 del self._of_hosts[host]
 
     def take_one(self) -> Item:
-        """The one that gives way, removed: the oldest of the fullest connection of the address that has most."""
+        """Removes and returns the item to evict: the oldest of the fullest connection of the address that has most."""
+        # By address first: a newcomer, or the oldest of all, would be evicted by whoever opens the most connections.
         host = max(self._of_hosts, key=self._of_hosts.__getitem__)
         connections = Counter(peer for peer in self._peers.values() if _host(peer) == host)
         fullest = max(connections, key=connections.__getitem__)

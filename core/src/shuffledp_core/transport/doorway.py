@@ -1,8 +1,8 @@
-"""What a service holds for callers that keep it waiting, and for how long.
+"""Bounds on the callers that keep a service waiting, in number and time.
 
 A caller is waited for twice: for its request, and until it has taken in the answer. Both cost memory, so both are
-bounded in number and in time (`Limits`). When there is no room left, one of the many gives way (`Crowd`): whoever
-means it needs a moment and one call, and whoever wants to shut the others out has to hold still on many.
+bounded in number and in time (`Limits`). When there is no room left, one of the many is evicted (`Crowd`): an honest
+caller needs a moment and one call, an attacker who wants to shut others out must keep many calls waiting.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Line:
         self._waiting: Crowd[asyncio.Timeout] = Crowd()
 
     async def wait(self, arrival: Awaitable[T], peer: str) -> T:
-        """What arrives from a peer. Raises `BusyError` when it does not in time, or when others need the place."""
-        pushed = False
+        """Awaits what a peer sends. Raises `BusyError` when it does not come in time, or when others need the place."""
+        evicted = False
         try:
             async with asyncio.timeout(self._seconds) as scope:
                 self._enter(scope, peer)
                 try:
                     return await arrival
                 finally:
-                    pushed = scope not in self._waiting
+                    evicted = scope not in self._waiting
                     self._waiting.discard(scope)
         except TimeoutError as error:
-            if pushed:
+            if evicted:
                 raise BusyError("too many callers keep this party waiting; call again, and send at once") from error
             raise BusyError(
                 f"the call did not begin within {self._seconds:g} s; call again, and send at once"
@@ -71,7 +71,7 @@ class Doorway:
         self._of_parties: Counter[str] = Counter()
 
     def enter(self, context: Context, peer: str, party: str | None) -> None:
-        """A call of a party (or an operator) begins, or of a device. Raises `BusyError` for one too many of a party."""
+        """Registers a call; `party` None: a device's. Raises `BusyError` for one too many of a party or operator."""
         self.connections.begin(peer, known=party is not None)
         _when_over(context, lambda: self.connections.end(peer))
         if party is not None:
@@ -81,12 +81,12 @@ class Doorway:
                 raise BusyError(f"{party!r} has {self._limits.party_calls} calls under way; end some of them")
 
     def line(self, who: str) -> Line:
-        """Where callers of one kind stand while their requests are waited for."""
+        """The line in which callers of one kind wait while their requests arrive."""
         return self._lines.setdefault(who, Line(self._limits.silent_calls, self._limits.request_seconds))
 
     @contextmanager
     def sending(self, context: Context) -> Iterator[None]:
-        """The block sends a message of a stream, and ends when it is taken in."""
+        """Marks a block that sends a message of a stream, and ends when the caller has taken it in."""
         self._waits(context)
         try:
             yield
@@ -94,7 +94,7 @@ class Doorway:
             self._taken_in(context)
 
     def answered(self, context: Context) -> None:
-        """The only answer of a call is about to be sent; it is taken in when the call is over."""
+        """Marks that the only answer of a call is about to be sent; it is taken in when the call is over."""
         self._waits(context)
         _when_over(context, lambda: self._taken_in(context))
 

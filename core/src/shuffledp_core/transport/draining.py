@@ -1,4 +1,4 @@
-"""Refusing a caller that is still writing, so that it hears the refusal."""
+"""Draining a refused caller's request, so that a caller that is still writing gets the refusal."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shuffledp_core.transport.doorway import Line
 
 DRAIN_BYTES: Final = 4 * 2**20
 DRAIN_SECONDS: Final = 1.0
-"""What a refused caller may still send. grpcio reports "internal error" to a caller that is refused while it writes,
-instead of the refusal itself, so what is on its way is let in and thrown away."""
+"""Bytes and time that a refused caller may still send. grpcio reports "internal error" to a caller refused while it
+writes, instead of the refusal itself, so what is on its way is let in and thrown away."""
 
 
 class Request(Protocol):
@@ -26,10 +26,10 @@ class Request(Protocol):
 
 @asynccontextmanager
 async def draining(requests: AsyncIterator[Request], line: Line, peer: str) -> AsyncIterator[None]:
-    """When the block refuses, takes in what the caller is still writing before the refusal goes out.
+    """Reads what the caller is still writing before a refusal by the block goes out.
 
-    Meanwhile the caller stands in `line`: it is waited for as one that has not said anything yet. Whoever is sent away
-    because there is no room for more of those goes at once.
+    Meanwhile the caller stands in `line`, like one whose first message is awaited. A caller that is refused because
+    that line is full is refused at once.
     """
     try:
         yield

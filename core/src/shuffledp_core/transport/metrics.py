@@ -1,8 +1,8 @@
-"""What every service process measures, and the page on which Prometheus reads it.
+"""Metrics common to all services, and the page on which Prometheus reads them.
 
 Label values come from closed sets alone: parties of the roster, stages, phases, method and error names, populations.
 No metric has a label for a round, a user or a credential: the page must not tell who sent what, and a set of series
-that grows with every round would fill the memory of whoever collects it.
+that grows with every round would fill the collector's memory.
 
 One `ServiceMetrics`, with a registry of its own, per service object: nothing here is global, so several nodes may
 live in one process.
@@ -26,7 +26,7 @@ from shuffledp_core.transport.tls_files import TLSFiles
 
 
 class ServiceMetrics:
-    """What is the same in every service. Roles derive from it and add their own to `registry`.
+    """Metrics common to all services. Roles derive from it and add their own to `registry`.
 
     Args:
         config: whose state folder is watched.
@@ -59,7 +59,7 @@ class ServiceMetrics:
         return Counter(name, help_, labels, registry=self.registry)
 
     def use(self, files: TLSFiles, roster: Roster) -> None:
-        """Shows the ends of the TLS certificates and the roster that the service was started with."""
+        """Publishes when the TLS certificates and the roster in use expire."""
         self._roster.set(roster.expires_at / 1000)
         self._expiry.labels("own").set(files.own_end.timestamp())
         self._expiry.labels("authority").set(files.authority_end.timestamp())
@@ -89,7 +89,7 @@ class MetricsPage:
 
     @property
     def port(self) -> int:
-        """Where it listens; of interest when port 0 was asked for."""
+        """The port it listens on, chosen by the system if port 0 was asked for."""
         return self._server.server_port
 
     def close(self) -> None:

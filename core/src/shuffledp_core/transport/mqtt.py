@@ -1,9 +1,9 @@
-"""As much of MQTT 3.1.1 as announcements need, for a broker that may say anything. docs/protocol.md, "Announcements".
+"""The part of MQTT 3.1.1 that announcements need, for an untrusted broker. docs/protocol.md, "Announcements".
 
-An answer is compared with the bytes that it must be, and nothing else is read. Only what was subscribed to is parsed,
-its length first. Nothing is queued: what nobody reads stays with the broker, by TCP's own flow control, so that memory
-is one packet and the stream's buffer. Whatever else happens is `BrokerError`, within the time-outs below. Why this is
-no library: docs/adr/0006-own-mqtt-client.md.
+An answer is compared with the bytes that it must be, and nothing else is read. Only documents of a subscription are
+parsed, their length first. Nothing is queued: what nobody reads stays with the broker, by TCP's own flow control, so
+that memory is one packet and the stream's buffer. Anything else is a `BrokerError`, within the time-outs below. Why not
+a library: docs/adr/0006-own-mqtt-client.md.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from shuffledp_core.config import BrokerConfig, broker_password
 from shuffledp_core.errors import BrokerError
 
 MAX_PUBLISH_BYTES: Final = 2**20
-"""Of one packet that is received: announcements have some kilobytes, a mebibyte holds a route of hundreds of nodes."""
+"""Longest packet received: announcements have some kilobytes, a mebibyte holds a route of hundreds of nodes."""
 
 MAX_EARLY: Final = 16
 """Documents that may come before the subscription is confirmed; MQTT allows it."""
 
 PACKETS_PER_SECOND: Final = 50.0
-"""Received, and as many at once. A broker that sends more is read more slowly."""
+"""Rate, and burst, at which packets are received. A broker that sends more is read more slowly."""
 
 CONNECT_SECONDS: Final = 10.0
-"""Until TCP and TLS stand, and again until the broker has accepted."""
+"""Limit for TCP and TLS to stand, and again for the broker to accept."""
 
 ANSWER_SECONDS: Final = 30.0
-"""Until a packet is sent and answered, or received once it has begun: a mebibyte over 300 kbit/s."""
+"""Limit for a packet to be sent and answered, or received once it has begun: a mebibyte over 300 kbit/s."""
 
 KEEPALIVE_SECONDS: Final = 60
-"""Between two signs of life of a connection that publishes. One that listens is for short, and gives none."""
+"""Interval between two signs of life of a connection that publishes. One that listens is short, and gives none."""
 
 _STREAM_BYTES: Final = 2**14
 """The stream stops reading at twice this."""
@@ -49,7 +49,7 @@ _REFUSALS: Final = ("", "protocol", "identifier", "unavailable", "user name or p
 
 @dataclass(frozen=True)
 class Will:
-    """What the broker retains on `topic` when it loses sight of whoever connected."""
+    """Last will: the payload that the broker retains on `topic` when it loses the connection."""
 
     topic: str
     payload: bytes
@@ -57,7 +57,7 @@ class Will:
 
 @contextlib.asynccontextmanager
 async def connected(broker: BrokerConfig, will: Will | None = None) -> AsyncIterator[Connection]:
-    """A connection that the broker has accepted. It is cut at the end, without a word: so the will is published.
+    """A connection that the broker has accepted. It is cut at the end without DISCONNECT, so the will is published.
 
     Raises:
         BrokerError: the broker is away, refuses, or is no MQTT broker.
@@ -79,7 +79,7 @@ async def connected(broker: BrokerConfig, will: Will | None = None) -> AsyncIter
 
 
 class Connection:
-    """One connection to a broker. One call at a time; after a `BrokerError` it is of no more use."""
+    """One connection to a broker. One call at a time; after a `BrokerError` it is unusable."""
 
     def __init__(self, broker: BrokerConfig, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._broker = broker
@@ -88,7 +88,7 @@ class Connection:
         self._number = 0
 
     async def open(self, will: Will | None) -> None:
-        """Says CONNECT, as somebody new with no session, and waits for the broker's consent."""
+        """Sends CONNECT with a fresh client identifier and a clean session, and waits for CONNACK."""
         password = broker_password() if self._broker.username else None
         flags, fields = 0b10, [_text(secrets.token_hex(8).encode())]
         if will is not None:
@@ -105,17 +105,17 @@ class Connection:
                 await self._ask(_packet(_CONNECT, 0, head, *fields), _packet(_CONNACK, 0, b"\0\0"))
 
     async def publish(self, topic: str, payload: bytes) -> None:
-        """Leaves a retained document on a topic; returns when the broker says that it has it (QoS 1)."""
+        """Publishes a retained document on a topic; returns when the broker has acknowledged it (QoS 1)."""
         number = self._next_number()
         packet = _packet(_PUBLISH, 0b0011, _text(topic.encode()), number, payload)
         await self._ask(packet, _packet(_PUBACK, 0, number))
 
     async def ping(self) -> None:
-        """Shows the broker that somebody is here, and learns whether it is."""
+        """Sends PINGREQ and waits for PINGRESP."""
         await self._ask(_packet(_PINGREQ, 0), _packet(_PINGRESP, 0))
 
     async def quiet(self, until: asyncio.Event, seconds: float) -> None:
-        """Waits for the event, for at most so many seconds. Raises `BrokerError` when the broker speaks or leaves."""
+        """Waits for the event, for at most `seconds`. Raises `BrokerError` when the broker sends anything or leaves."""
         said = asyncio.ensure_future(self._reader.read(1))
         happened = asyncio.ensure_future(until.wait())
         try:
@@ -131,7 +131,7 @@ class Connection:
     async def subscribe(self, pattern: str) -> AsyncIterator[bytes]:
         """The payloads on all topics of a pattern, in which "+" is any name; the retained ones first.
 
-        At QoS 0, so that nothing has to be answered. Foreign topics are passed over.
+        At QoS 0, so that nothing has to be answered. Other topics are skipped.
         """
         number, early = self._next_number(), list[bytes]()
         confirmed = _packet(_SUBACK, 0, number + b"\0")
@@ -158,7 +158,7 @@ class Connection:
         return payloads()
 
     async def _packets(self) -> AsyncIterator[bytes]:
-        """Packets as they come: documents, or a confirmed subscription; no more than so many a second."""
+        """Packets as they come: documents, or a confirmed subscription; at most `PACKETS_PER_SECOND`."""
         clock, due = asyncio.get_running_loop().time, 0.0
         while True:
             head = await self._reader.readexactly(1)
@@ -176,7 +176,7 @@ class Connection:
             yield head + encoded + body
 
     async def _ask(self, packet: bytes, answer: bytes) -> None:
-        """Sends a packet, and reads exactly as many bytes as the one answer has that it may get."""
+        """Sends a packet and reads its only legal answer, byte for byte."""
         with _broker_at_fault(self._broker):
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._send(packet)
@@ -197,7 +197,7 @@ class Connection:
 
 
 def _payload(packet: bytes, wanted: list[bytes]) -> bytes | None:
-    """The payload of a document; None when it is on a topic that nobody asked for.
+    """The payload of a document; None when it is on a topic outside the subscription.
 
     Some brokers pass a last will on at its own QoS 1; it is taken, and not answered.
     """

@@ -1,8 +1,8 @@
-"""`python -m shuffledp_core.transport.probe CONFIG`: does the service of this configuration answer that it is healthy?
+"""Health probe of the service of a configuration file: `python -m shuffledp_core.transport.probe CONFIG`.
 
 The health check of container images, and of people: it uses the service's own keys and configuration file, asks over
 mutual TLS as every caller does, and ends with 0 when the service says that it serves. It needs nothing secret that the
-service has not.
+service lacks.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 
 TIMEOUT_SECONDS: Final = 5.0
-"""How long the service may take to answer; a healthy one needs milliseconds."""
+"""Time the service may take to answer; a healthy one needs milliseconds."""
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where to ask, not where to listen
 
 
 class ProbedConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """What every service has in common; the keys of one kind of service are its own business."""
+    """Configuration common to all services; keys of one kind of service are ignored."""
 
 
 async def probe(config: ServiceConfig) -> None:
-    """Asks the service where it listens on this machine; returns when it serves.
+    """Asks the service at its address on this machine; returns when it serves.
 
     Raises:
         ConfigError: the configuration, its keys or its roster cannot be used.
@@ -53,7 +53,7 @@ async def probe(config: ServiceConfig) -> None:
 
 
 async def ask_health(channel: grpc.aio.Channel) -> bool:
-    """Whether the service behind a channel says that it serves. Raises `grpc.aio.AioRpcError` when nobody answers."""
+    """True if the service behind a channel says that it serves. Raises `grpc.aio.AioRpcError` when nobody answers."""
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,

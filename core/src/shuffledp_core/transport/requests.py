@@ -1,8 +1,8 @@
-"""Messages that are no messages: bytes that protobuf cannot read become a typed refusal instead of a traceback.
+"""Typed refusal, instead of a traceback, of requests that protobuf cannot parse.
 
-gRPC reads a request before it calls a handler, so an error there passes by `TypedErrors`: whoever may connect could
-fill the log with tracebacks. Here such a request reaches the handler as an `Unreadable`, and is refused by it. What a
-party *answers* and cannot be read is None to grpcio's callers; `answered` makes that the party's fault.
+gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anybody who may connect could
+fill the log with tracebacks. Here such a request reaches the handler as an `Unreadable`, and is refused by it. grpcio
+gives callers None for a *response* that cannot be parsed; `answered` makes that the party's fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Unreadable:
-    """In place of a request: its length, and what protobuf said."""
+    """Stands in for a request that protobuf cannot parse: its length, and protobuf's error."""
 
     def __init__(self, data: bytes, reason: DecodeError) -> None:
         self._size = len(data)

@@ -1,7 +1,7 @@
-"""Typed errors across gRPC: what one side raises, the other side catches, as the same class.
+"""Typed errors across gRPC: an error raised on one side is caught on the other as the same class.
 
-The class name travels in the trailing metadata `shuffledp-error`, the message as the status text. What is not one
-of ours is logged here and reaches the caller as an internal error without details.
+The class name travels in the trailing metadata `shuffledp-error`, the message as the status text. Any other exception
+is logged here and reaches the caller as an internal error without details.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
 
 
 class TypedErrors(grpc.aio.ServerInterceptor):
-    """Checks who may call what, and turns our errors into statuses that `translated` turns back.
+    """Checks callers' roles, and turns our errors into statuses that `translated` turns back.
 
-    Every request is taken as a stream, also where there is only one message: gRPC would read that one for as long as
-    the caller likes, before anybody is asked who calls. Here nothing is read before that, and then in `doorway`.
+    Every request is taken as a stream, also where there is only one message: gRPC would wait for that one as long as
+    the caller likes, before its role is checked. Here nothing is read before that, and then within `doorway`'s bounds.
 
     `refused` is told the full method name and the error of every call that fails here.
     """
@@ -94,7 +94,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
         async def call(requests: AsyncIterator[Any], context: Context) -> Any:
-            async with self._let_in(handler, requests, context, method) as (device, request):
+            async with self._admitted(handler, requests, context, method) as (device, request):
                 answer = await inner(request, context)
                 if device:
                     self._doorway.answered(context)
@@ -106,7 +106,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
         async def stream(requests: AsyncIterator[Any], context: Context) -> None:
-            async with self._let_in(handler, requests, context, method) as (device, request):
+            async with self._admitted(handler, requests, context, method) as (device, request):
                 if inspect.iscoroutinefunction(inner):  # grpc's own way to watch health
                     await inner(request, context)
                     return
@@ -118,10 +118,10 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         return stream
 
     @asynccontextmanager
-    async def _let_in(
+    async def _admitted(
         self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
     ) -> AsyncIterator[tuple[bool, Any]]:
-        """Whether a device calls, and its request, or all of them where they are a stream; it hears what fails inside.
+        """Admits a call: (a device calls, its request or stream of requests); aborts it when the block fails.
 
         1. The caller has the right role.
         2. Its first message arrives in time.
@@ -165,8 +165,8 @@ def _require(first: Any, method: str) -> Any:
 async def _with_first(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
     if first is not None:
         yield first
-        async for one in rest:
-            yield one
+        async for request in rest:
+            yield request
 
 
 _GONE: Final = {
@@ -178,7 +178,7 @@ _GONE: Final = {
 
 
 _ENDED: Final = "CERTIFICATE_VERIFY_FAILED: certificate has expired"
-"""What gRPC's TLS says of the other side's certificate, or of the authority above it."""
+"""Text of gRPC's TLS error for an expired certificate of the other side, or of the authority above it."""
 
 
 def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
@@ -199,7 +199,7 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
 
 @asynccontextmanager
 async def translated(party: str) -> AsyncIterator[None]:
-    """Calls to `party` in this block raise our own errors.
+    """Makes calls to `party` in this block raise our own errors.
 
     grpc.aio cancels a call from inside when its deadline passes while the request is still being written, and the
     caller sees a cancellation that nobody asked for: to us that is a party that does not answer.

@@ -1,4 +1,4 @@
-"""The frame every service process runs in: mutual TLS, typed errors, health, reflection, metrics, graceful stop."""
+"""Common frame of all services: mutual TLS, typed errors, health, reflection, metrics, graceful stop."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
 
 GRACE_SECONDS = 5.0
-"""How long calls under way may finish after a stop was asked for."""
+"""Time that calls under way get to finish after a stop was asked for."""
 
 
 class Service:
-    """A gRPC server of one party, and its page of metrics if the configuration asks for one.
+    """The gRPC server of one party, with a metrics page if the configuration asks for one.
 
     `register` gets the server; `names` are the full service names for reflection; `metrics` are the role's own, by
     default what every service has.
@@ -64,7 +64,7 @@ class Service:
         self.metrics.use(files, roster)
 
     async def start(self) -> int:
-        """Listens and reports healthy; the port. Raises `PortInUseError`, also for the page of metrics."""
+        """Listens and reports healthy; returns the port. Raises `PortInUseError`, also for the metrics page."""
         allow_descriptors(self._config.limits)
         try:
             port = self.server.add_secure_port(self._config.listen, self._credentials)
@@ -82,7 +82,8 @@ class Service:
         return port
 
     async def stop(self) -> None:
-        """No new calls; those under way get `GRACE_SECONDS`."""
+        """Stops taking calls; those under way get `GRACE_SECONDS`."""
+        # Health first: whoever balances or probes learns that this service stops before its calls begin to fail.
         await self._health.enter_graceful_shutdown()
         await self.server.stop(GRACE_SECONDS)
         if self.watching is not None:
@@ -94,7 +95,7 @@ class Service:
 
 
 async def run_until_signal(service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()) -> None:
-    """Runs a service and its background tasks until SIGTERM or SIGINT, then stops in good order.
+    """Runs a service and its background tasks until SIGTERM or SIGINT, then stops it gracefully.
 
     A background task that fails takes the process down: a half-working service is worse than none.
     """

@@ -1,7 +1,7 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
-Whoever is not in the roster connects as "client" (a device: its TLS certificate is one for all devices and names
-nobody) or as "operator" (the person who runs rounds).
+Callers outside the roster connect as "client" (a device: all devices share one TLS certificate, which names nobody) or
+as "operator" (the person who runs rounds).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),  # a taken port is an error, never a silently shared one
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: a stream of statuses may be silent for long
 )
 
 
 def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
-    """Options of every gRPC server here: what gRPC itself holds of the limits. `transport.doorway` holds the others."""
+    """Options of every gRPC server: the limits that gRPC itself enforces. `transport.doorway` enforces the others."""
     bounds = limits or Limits()
     return [
         *_OPTIONS,
@@ -66,8 +66,8 @@ def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool
     they have taken all memory.
 
     Raises:
-        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own certificate has ended,
-            because what a server says to that does not reach the caller; `StaleRosterError` when the roster has.
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own certificate has expired,
+            because a server's reason does not reach the caller; `StaleRosterError` when the roster has.
     """
     files = TLSFiles.load(keys, roster.tls_authority).require_valid()
     require_current(roster, system_clock())

@@ -1,4 +1,4 @@
-"""The TLS key and certificates of a process, read from its key folder and the roster, and when they end."""
+"""TLS key and certificates of a process, read from its key folder and the roster, with their expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp_core.keys import read_file
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """What a connection is made of, as PEM, and the ends of both certificates, UTC."""
+    """Key, certificate chain and authority of a process, as PEM, with the expiry of both certificates (UTC)."""
 
     folder: Path
     key: bytes = field(repr=False)
@@ -24,24 +24,24 @@ class TLSFiles:
     authority: bytes
     own_end: dt.datetime
     authority_end: dt.datetime
-    """Of the authority that lives longest: a roster may name the next one beside the present one."""
+    """Expiry of the authority that lives longest: a roster may name the next one beside the present one."""
 
     @classmethod
     def load(cls, folder: Path, authority: str) -> Self:
         """Reads the key folder of a process. `authority` is the roster's `tls_authority`.
 
         Raises:
-            ConfigError: a file cannot be read, or what should be a certificate is none.
+            ConfigError: a file cannot be read, or is not a certificate.
         """
         key = read_file(folder / "tls-key.pem", "TLS key")
         chain = read_file(folder / "tls.pem", "TLS certificate")
         own = certificates(chain, str(folder / "tls.pem"))[0]
         authorities = certificates(authority.encode(), "the roster's TLS authority")
-        last = max(one.not_valid_after_utc for one in authorities)
+        last = max(certificate.not_valid_after_utc for certificate in authorities)
         return cls(folder, key, chain, authority.encode(), own.not_valid_after_utc, last)
 
     def require_valid(self, clock: Clock = system_clock) -> Self:
-        """These files, if nothing has ended. Raises `ExpiredTLSCertificateError`, which says how to renew it."""
+        """These files, if nothing has expired. Raises `ExpiredTLSCertificateError`, which says how to renew it."""
         now = dt.datetime.fromtimestamp(clock() / 1000, dt.UTC)
         if self.authority_end <= now:
             raise ExpiredTLSCertificateError(
@@ -57,7 +57,7 @@ class TLSFiles:
 
 
 def certificates(pem: bytes, what: str) -> list[x509.Certificate]:
-    """One or more certificates. `ConfigError` names `what` is none."""
+    """Parses one or more PEM certificates. `ConfigError` says that `what` is none."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:

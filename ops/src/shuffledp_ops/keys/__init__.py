@@ -1,1 +1,1 @@
-"""Keys of a deployment: made, shown, renewed (`shuffledp keys`)."""
+"""Keys of a deployment: creation, renewal, enrolment, overview (`shuffledp keys`)."""

@@ -1,4 +1,4 @@
-"""`shuffledp keys`: the keys of a deployment, and its devices. Each command's code is imported when it runs."""
+"""Commands of `shuffledp keys`: keys and devices of a deployment. Each command's code is imported when it runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def enrol(
     names: Annotated[list[str] | None, typer.Argument(help="Names of the clients.")] = None,
     *,
     population: PopulationOption = None,
-    count: Annotated[int, typer.Option(min=0, max=100_000, help="So many more, named by number.")] = 0,
-    prefix: Annotated[str, typer.Option(help="Of the names of --count.")] = "device",
+    count: Annotated[int, typer.Option(min=0, max=100_000, help="Number of further clients, named by number.")] = 0,
+    prefix: Annotated[str, typer.Option(help="Prefix of the names of --count.")] = "device",
     csv: Annotated[Path | None, typer.Option(help="Also those in the column `name` of this file.")] = None,
     days: Annotated[int | None, typer.Option(min=1, help="The credentials end by then; default: never.")] = None,
     settings: Annotated[
@@ -111,7 +111,7 @@ def init(
 
 @keys_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
-    """Who is in a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
+    """Shows the parties of a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
     import datetime as dt
 
     from rich.console import Console

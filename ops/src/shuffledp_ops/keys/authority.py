@@ -1,9 +1,9 @@
-"""The TLS certificate authority of a deployment (ECDSA P-256, as every TLS stack speaks), and its successor.
+"""TLS certificate authority of a deployment (ECDSA P-256, which every TLS stack speaks), and its successor.
 
 A successor comes with a *bridge*: its own key, certified by the authority before it. Certificates of the successor
-carry the bridge along, so whoever still has the roster that names the old authority alone accepts them until that one
-ends. The new roster names both. Thus parties and devices change over one by one, in any order (RFC 4210, section 4.4,
-has the same idea as "new with old").
+carry the bridge along, so that holders of a roster that names only the old authority accept them until that one ends.
+The new roster names both. Thus parties and devices change over one by one, in any order (RFC 4210, section 4.4, has the
+same idea as "new with old").
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ VALID_DAYS: Final = 365
 """Life of a party's TLS certificate."""
 
 AUTHORITY_DAYS: Final = 3 * 365
-"""Life of the TLS authority: longer, because a new one needs a new roster at everybody's."""
+"""Life of the TLS authority: longer, because with a new one everybody needs a new roster."""
 
 SOON_DAYS: Final = 30
-"""An authority that ends sooner than this issues nothing more: the alerts would go on."""
+"""An authority that ends sooner than this issues nothing more: expiry alerts would not stop."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Authority:
 
     @property
     def ends(self) -> dt.datetime:
-        """The end of its certificate, UTC; nothing it issues lives longer."""
+        """Expiry of its certificate, UTC; nothing it issues lives longer."""
         return self.certificate.not_valid_after_utc
 
     @classmethod
     def create(cls, deployment: str, now: dt.datetime) -> Authority:
-        """A new one. Its name is its own: two authorities of one deployment must not be taken for each other."""
+        """Creates an authority with a unique name: two of one deployment must not be taken for each other."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"shuffledp {deployment} development CA {secrets.token_hex(4)}")
         ends = now + dt.timedelta(days=AUTHORITY_DAYS)
         return cls(key, _authority(name, name, key, now, ends, path_length=1).sign(key, hashes.SHA256()))
 
     def successor(self, deployment: str, now: dt.datetime) -> Authority:
-        """A new one, with the bridge from this one, if this one lives and may certify other authorities."""
+        """Creates the next authority, with a bridge if this one has not expired and may certify authorities."""
         new = Authority.create(deployment, now)
         limits = self.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         if self.ends <= now or limits.path_length == 0:
@@ -68,7 +68,7 @@ class Authority:
         return Authority(new.key, new.certificate, builder.sign(self.key, hashes.SHA256()))
 
     def issue(self, folder: Path, name: str, hosts: tuple[str, ...], now: dt.datetime) -> None:
-        """A key and a certificate for `name`, valid as server under that name and `hosts`, and as client.
+        """Issues a key and a certificate for `name`, valid as server under that name and `hosts`, and as client.
 
         The folder must hold no TLS key.
         """
@@ -101,7 +101,7 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """What `save` wrote. Raises `ConfigError` for files that are missing or are not that."""
+        """Loads the files that `save` wrote. Raises `ConfigError` for missing or unusable ones."""
         key_file, file, bridge = (folder / name for name in ("ca-key.pem", "ca.pem", "ca-bridge.pem"))
         try:
             key = serialization.load_pem_private_key(read_file(key_file, "TLS authority's key"), password=None)
@@ -115,19 +115,19 @@ class Authority:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as it is written in files and rosters."""
+    """PEM form of a certificate, as in files and rosters."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def private_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    """The key as it is written in files: PKCS 8, not encrypted."""
+    """PEM form of a private key, as in files: PKCS 8, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """A new file that its owner alone may read."""
+    """Writes a new file that only its owner may read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -153,7 +153,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_before(now - dt.timedelta(minutes=5))  # for machines whose clocks are slow
         .not_valid_after(ends)
     )
 

@@ -1,4 +1,4 @@
-"""Single users of a deployment that exists: `shuffledp keys enrol`, `keys bundle` and `keys withdraw`.
+"""Enrolment and withdrawal of users of a deployment: `shuffledp keys enrol`, `keys bundle` and `keys withdraw`.
 
     clients/<user>/         identity.pem  credential.json  tls.pem  tls-key.pem  settings.toml
     clients/<user>.bundle   all of it in one file, for the device: shuffledp_client.bundle
@@ -39,23 +39,23 @@ epsilon_corrupted = 40.0
 nodes = 2
 operators = 2
 """
-"""A device's settings, where who enrols it gives no others."""
+"""Default settings of a device."""
 
 MAX_WITHDRAWN: Final = 50_000
-"""Of one population: their list stays below the 4 MiB of a document. For more, a new enrolment key is due."""
+"""Most withdrawn credentials of a population: their list stays below the 4 MiB of a document."""
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Outside:
-    """How devices outside reach the deployment: host:port by party, and of the broker."""
+    """Addresses at which devices outside reach the deployment: host:port by party, and of the broker."""
 
     addresses: dict[str, str]
     broker: str | None = None
 
     def settings(self) -> str:
-        """The tables of a device's configuration that say so."""
+        """The tables of a device's configuration with these addresses, TOML."""
         text = ""
         if self.broker is not None:
             host, _, port = self.broker.rpartition(":")
@@ -66,7 +66,7 @@ class Outside:
 
 
 def outside(deployment: Deployment, addresses: Sequence[str], broker: str | None) -> Outside:
-    """What is given as "PARTY=HOST:PORT" and "HOST:PORT". Raises `UsageError` for what cannot be meant."""
+    """Parses addresses given as "PARTY=HOST:PORT" and "HOST:PORT". Raises `UsageError` for invalid ones."""
     known = {party.name: "" for party in deployment.roster.parties}
     given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
     if broker is not None:
@@ -75,8 +75,8 @@ def outside(deployment: Deployment, addresses: Sequence[str], broker: str | None
 
 
 def sole_population(deployment: Deployment, population: str | None) -> str:
-    """The population that is meant; one that is not named must be the only one. Raises `UsageError`."""
-    names = [one.name for one in deployment.roster.populations]
+    """The named population, or the only one if none is named. Raises `UsageError`."""
+    names = [known.name for known in deployment.roster.populations]
     if population is None and len(names) == 1:
         return names[0]
     if population not in names:
@@ -85,7 +85,7 @@ def sole_population(deployment: Deployment, population: str | None) -> str:
 
 
 def new_names(deployment: Deployment, count: int, prefix: str) -> list[str]:
-    """`count` names "prefix-1", "prefix-2", .. that nobody has yet."""
+    """The first `count` names "prefix-1", "prefix-2", .. that nobody has yet."""
     taken = {path.name for path in (deployment.folder / "clients").glob("*")}
     names: list[str] = []
     number = 0
@@ -97,7 +97,7 @@ def new_names(deployment: Deployment, count: int, prefix: str) -> list[str]:
 
 
 def names_in(file: Path) -> list[str]:
-    """The column "name" of a CSV file. Raises `UsageError` when there is none."""
+    """Reads the column "name" of a CSV file. Raises `UsageError` when there is none."""
     try:
         rows = csv.DictReader(read_file(file, "list of names").decode("utf-8-sig").splitlines())
         return [row["name"].strip() for row in rows]
@@ -115,7 +115,7 @@ def enrol(
     expires: dt.datetime | None = None,
     settings: str = SETTINGS,
 ) -> list[Path]:
-    """New users with keys, credential and bundle, all of them or, after an error, none: the bundles.
+    """Enrols users with keys, credential and bundle, all of them or, after an error, none; returns the bundles.
 
     Args:
         deployment: with the enrolment key.
@@ -125,8 +125,8 @@ def enrol(
         settings: of the devices, TOML; without keys, roster, root_key and state.
 
     Raises:
-        UsageError: a name that is none, or is taken, or no such population.
-        ConfigError: the enrolment key is not here, the settings are none, or nothing can be written.
+        UsageError: a name is invalid or taken, or there is no such population.
+        ConfigError: the enrolment key is not here, the settings are invalid, or nothing can be written.
     """
     check_names(names, "client")
     where = sole_population(deployment, population)
@@ -149,7 +149,7 @@ def enrol(
 
 
 def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
-    """Makes the bundles of users anew, as after a renewal; of all that are here when none is named.
+    """Makes new bundles for users, as after a renewal; for all that are here when none is named.
 
     Raises:
         UsageError: there is no such user.
@@ -169,7 +169,7 @@ def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
 
 
 def make_bundle(deployment: Deployment, client: Path) -> Bundle:
-    """The bundle of a user's folder."""
+    """Makes the bundle of a user's folder."""
 
     def text(name: str) -> str:
         return read_file(client / name, "client's file").decode()
@@ -188,7 +188,7 @@ def make_bundle(deployment: Deployment, client: Path) -> Bundle:
 
 
 def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | None = None) -> Withdrawals:
-    """The next list of withdrawn credentials, with these added: names of clients here, or credentials (64 hex digits).
+    """Signs the next list of withdrawn credentials, with these added: clients' names, or credentials (64 hex digits).
 
     Raises:
         UsageError: somebody unknown, nobody, or too many.
@@ -201,20 +201,20 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
     file = deployment.folder / "withdrawals" / f"{where}.json"
     with alone(deployment.folder):
         serial, present = _present_list(file, key)
-        found = dict.fromkeys([*present, *(_credential_of(deployment, one, where) for one in who)])
+        found = dict.fromkeys([*present, *(_credential_of(deployment, name, where) for name in who)])
         if len(found) > MAX_WITHDRAWN:
             raise UsageError(f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new enrolment key")
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
-        said = Withdrawals(population=where, serial=serial + 1, issued_at=now, credentials=tuple(found))
+        withdrawals = Withdrawals(population=where, serial=serial + 1, issued_at=now, credentials=tuple(found))
         file.parent.mkdir(exist_ok=True)
         part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
-        part.write_bytes(key.sign(said).to_bytes())
+        part.write_bytes(key.sign(withdrawals).to_bytes())
         part.replace(file)
-    return said
+    return withdrawals
 
 
 def enrolment_of(deployment: Deployment, population: str) -> Identity:
-    """The key that signs for a population. Raises `ConfigError` when it is not here, or not the roster's."""
+    """The enrolment key of a population. Raises `ConfigError` when it is not here, or not the roster's."""
     key = deployment.enrolment_of(population)
     if key.public_key.hex() != deployment.roster.population(population).enrolment_key:
         raise ConfigError(f"the enrolment key of {population!r} here is not the one in the roster")
@@ -225,10 +225,10 @@ def _present_list(file: Path, key: Identity) -> tuple[int, tuple[str, ...]]:
     if not file.exists():
         return 0, ()
     try:
-        said = verify(Signed.from_bytes(read_file(file, "withdrawals")), Withdrawals, key.name, key.public_key)
+        present = verify(Signed.from_bytes(read_file(file, "withdrawals")), Withdrawals, key.name, key.public_key)
     except DocumentError as error:
         raise ConfigError(f"{file} cannot be continued ({error}); put the last good list back") from error
-    return said.serial, said.credentials
+    return present.serial, present.credentials
 
 
 def _credential_of(deployment: Deployment, who: str, population: str) -> str:
@@ -246,7 +246,7 @@ def _credential_of(deployment: Deployment, who: str, population: str) -> str:
 
 @contextmanager
 def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """A folder for what is made, and the list of what got its name: removed again after an error."""
+    """A folder for new files, and the list of those already renamed, which are removed after an error."""
     new, done = clients / f".new-{secrets.token_hex(8)}", list[Path]()
     try:
         new.mkdir(mode=0o700, parents=True)

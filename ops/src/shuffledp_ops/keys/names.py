@@ -1,4 +1,4 @@
-"""Names that become folders and files: of clients and populations. Checked before anything is made."""
+"""Validation of names that become folders and files: of clients and populations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def check_name(name: str, what: str) -> str:
-    """The name, fit to name a folder; `UsageError` otherwise."""
+    """Returns a name that is fit to name a folder; `UsageError` for any other."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} is no name of a {what}: 1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or digit"
@@ -22,7 +22,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """All of them are names, and different; `UsageError` otherwise."""
+    """Checks that all names are valid and different; `UsageError` otherwise."""
     for name in names:
         check_name(name, what)
     twice = [name for name, times in Counter(names).items() if times > 1]

@@ -1,4 +1,4 @@
-"""`shuffledp keys show`: who is in a deployment folder, and when its certificates end. It reads no private key."""
+"""Overview of a deployment folder: parties and expiry of certificates (`shuffledp keys show`). Reads no private key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
     """Prints names, the start of identity keys and of SHA-256 fingerprints of TLS certificates, and when these end.
 
     Raises:
-        ConfigError: what should be a certificate is none.
+        ConfigError: a file is not the certificate that it should be.
     """
     folder, roster = deployment.folder, deployment.roster
     console.print(f"deployment {roster.deployment}, root key {deployment.root_key}", soft_wrap=True)
@@ -32,8 +32,8 @@ def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
     roles = {party.name: (party.role, party.identity_key) for party in roster.parties}
     heads = ("who", "role", "identity key", "TLS certificate", "ends", "days")
     table = Table(*(Column(head, no_wrap=True) for head in heads), box=None, padding=(0, 1, 0, 0))
-    for one in certificates(roster.tls_authority.encode(), "the roster's TLS authority"):
-        table.add_row("TLS authority", "", "", *_certificate(one, now))
+    for certificate in certificates(roster.tls_authority.encode(), "the roster's TLS authority"):
+        table.add_row("TLS authority", "", "", *_certificate(certificate, now))
     for name in tls_names(roster):
         role, identity = roles.get(name, (name, ""))
         table.add_row(name, role, identity[:16], *_own(folder / name / "tls.pem", now))
@@ -47,6 +47,6 @@ def _own(file: Path, now: dt.datetime) -> tuple[str, str, str]:
 
 
 def _certificate(certificate: x509.Certificate, now: dt.datetime) -> tuple[str, str, str]:
-    """Start of its fingerprint, its end, and the whole days until then; negative when it has ended."""
+    """Start of a certificate's fingerprint, its end, and whole days until then; negative when it has ended."""
     ends = certificate.not_valid_after_utc
     return certificate.fingerprint(hashes.SHA256()).hex()[:16], f"{ends:%Y-%m-%d}", str((ends - now).days)

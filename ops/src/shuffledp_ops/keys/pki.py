@@ -2,7 +2,7 @@
 
 Layout below the deployment folder (docs/protocol.md, section "Keys"):
 
-    roster.json  root.pub            what everybody gets: the signed roster and the root key to pin
+    roster.json  root.pub            for everybody: the signed roster and the root key to pin
     root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
     enrolment/   <population>/identity.pem           the enrolment keys
     <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
@@ -38,17 +38,17 @@ ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"
 
 ROSTER_DAYS: Final = 365
-"""Life of a roster: for so long somebody who was kept from all newer ones can be made to believe it."""
+"""Life of a roster: for this long, somebody who is kept from all newer ones still accepts it."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A folder with the keys of one deployment, and what everybody knows of it."""
+    """A folder with the keys of one deployment, with its public roster and root key."""
 
     folder: Path
     roster: Roster
     root_key: str
-    """Hex; what every process pins."""
+    """Hex; every process pins it."""
 
     @property
     def roster_file(self) -> Path:
@@ -77,7 +77,7 @@ def create_deployment(
     clients: Sequence[str] = (),
     now: dt.datetime | None = None,
 ) -> Deployment:
-    """Makes all keys below `folder`, which must be empty or absent: all of them or, after an error, none.
+    """Makes all keys of a deployment below `folder`, which must be empty or absent; after an error there are none.
 
     Args:
         folder: where; created with mode 0700.
@@ -89,7 +89,7 @@ def create_deployment(
         now: when roster and TLS certificates begin, UTC; None: now.
 
     Raises:
-        UsageError: the population or a client has no name that can be one.
+        UsageError: the name of the population or of a client is invalid.
         ConfigError: the folder already holds something, or cannot be made.
     """
     check_name(population, "population")
@@ -106,7 +106,7 @@ def create_deployment(
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """A new folder beside this one, which gets its name when the block ends well, and is gone otherwise."""
+    """A new folder beside this one, which gets its name if the block succeeds, and is removed otherwise."""
     new = folder.with_name(f".{folder.name}.new")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -142,14 +142,14 @@ def _make_keys(folder: Path, addresses: Mapping[str, str], population: str, name
 
 
 def next_roster(roster: Roster, now: dt.datetime, **changes: Any) -> Roster:
-    """The roster that takes the place of this one: the next serial, from now on, and with these other fields."""
+    """The successor of a roster: next serial, valid from now on, with the given fields changed."""
     ends = now + dt.timedelta(days=ROSTER_DAYS)
     times = {"issued_at": round(now.timestamp() * 1000), "expires_at": round(ends.timestamp() * 1000)}
     return msgspec.structs.replace(roster, **({"serial": roster.serial + 1} | times | changes))
 
 
 def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
-    """The addresses with those replaced that are `given` as "PARTY=HOST:PORT", in the same order of parties.
+    """Replaces the addresses `given` as "PARTY=HOST:PORT", in the same order of parties.
 
     Raises:
         UsageError: not of that form, or not a party of the deployment.
@@ -167,10 +167,10 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
 
 
 def open_deployment(folder: Path) -> Deployment:
-    """The deployment that `create_deployment` made there. Its roster may have expired: nobody is called with it then.
+    """Opens a deployment made by `create_deployment`. Its roster may have expired; then it serves for no calls.
 
     Raises:
-        ConfigError: nothing of that kind is there.
+        ConfigError: the folder holds no deployment.
         DocumentError: the roster is not signed by the root key beside it.
     """
     missing = [name for name in ("roster.json", "root.pub") if not (folder / name).is_file()]
@@ -185,7 +185,7 @@ def open_deployment(folder: Path) -> Deployment:
 def issue_credentials(
     enrolment: Identity, count: int, expires: dt.datetime | None = None
 ) -> Iterator[tuple[Ed25519PrivateKey, Signed]]:
-    """`count` fresh client keys, each with its credential: real ones, as every user would hold."""
+    """Generates `count` fresh client keys, each with its credential."""
     ends = None if expires is None else round(expires.timestamp() * 1000)
     for _ in range(count):
         key = Ed25519PrivateKey.generate()
@@ -194,7 +194,7 @@ def issue_credentials(
 
 
 def write_client(folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None) -> None:
-    """One user's key folder: TLS of all devices, an identity of its own and its credential."""
+    """Makes one user's key folder: the TLS files of all devices, an identity of its own and its credential."""
     key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(folder / "identity.pem", private_pem(key))
@@ -204,7 +204,7 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 
 
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
-    """Who has a TLS certificate in a deployment, and under which hosts besides its own name."""
+    """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
     parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
     return parties | {CLIENT: (), OPERATOR: ()}
 

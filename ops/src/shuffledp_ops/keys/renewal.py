@@ -1,4 +1,4 @@
-"""`shuffledp keys renew`: new TLS keys and certificates, or a new roster, in a deployment folder, all or none of it.
+"""Renewal of TLS keys and certificates, or of the roster, in a deployment folder, as one step: `shuffledp keys renew`.
 
 The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the folder is the old
 one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed by the next renewal.
@@ -38,7 +38,7 @@ ROSTER_ALONE: Final = "--roster makes a new roster and nothing else; leave out -
 
 @dataclass(frozen=True)
 class Renewed:
-    """What a renewal made. `bridged`: whoever has the old roster accepts the new certificates, too.
+    """Outcome of a renewal. `bridged`: holders of the old roster accept the new certificates, too.
 
     `serial` is of the roster that is in the folder now.
     """
@@ -58,7 +58,7 @@ def renew(
     new_roster: bool = False,
     now: dt.datetime | None = None,
 ) -> Renewed:
-    """New TLS keys and certificates for these names of the deployment, for all when none is given.
+    """Renews the TLS keys and certificates of these names of the deployment, of all when none is given.
 
     A folder of a party that is not here is made: its files are then carried to where the party runs.
 
@@ -81,6 +81,7 @@ def renew(
         if names or new_authority:
             raise UsageError(ROSTER_ALONE)
         return _renew_roster(deployment, now)
+    # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the deployment.
     hosts = tls_names(deployment.roster)
     chosen = _chosen(names, list(hosts), new_authority=new_authority)
     with _replacing(folder) as copy:
@@ -99,7 +100,8 @@ def renew(
 def _renew_roster(deployment: Deployment, now: dt.datetime) -> Renewed:
     with _replacing(deployment.folder) as copy:
         roster = _sign_next(deployment, copy, now)
-    last = max(one.not_valid_after_utc for one in certificates(roster.tls_authority.encode(), "the roster's authority"))
+    authorities = certificates(roster.tls_authority.encode(), "the roster's authority")
+    last = max(certificate.not_valid_after_utc for certificate in authorities)
     return Renewed((), last, new_authority=False, bridged=True, serial=roster.serial)
 
 
@@ -122,7 +124,7 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
 
 
 def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetime) -> Authority:
-    """A new authority in the copy, and the roster that names it beside the old one while that lives."""
+    """Makes a new authority in the copy, and a roster that names it beside the old one while that lives."""
     new = old.successor(deployment.roster.deployment, now)
     named = [new.certificate, *([old.certificate] if old.ends > now else [])]
     _sign_next(deployment, copy, now, tls_authority=b"".join(map(pem, named)).decode())
@@ -132,7 +134,7 @@ def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetim
 
 
 def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: str) -> Roster:
-    """The next roster in the copy, signed by the root."""
+    """Makes the next roster in the copy, signed by the root."""
     key = deployment.folder / "root" / "identity.pem"
     if not key.exists():
         raise ConfigError(f"the root signs a new roster, and the root key {key} is not here; run this where it is")
@@ -145,7 +147,7 @@ def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: 
 
 
 def _hand_to_users(folder: Path) -> None:
-    """All devices have one pair of TLS files; users whose folders are here get copies of it."""
+    """Copies the TLS files that all devices share to the users whose folders are here."""
     for user in folder.glob("clients/*/"):
         for name in ("tls.pem", "tls-key.pem"):
             (user / name).write_bytes((folder / CLIENT / name).read_bytes())
@@ -153,7 +155,7 @@ def _hand_to_users(folder: Path) -> None:
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A copy of the folder, which takes its place when the block ends well, in one step."""
+    """A copy of the folder, which replaces it in one step if the block succeeds."""
     if folder.stat().st_uid != os.geteuid():
         raise ConfigError(f"{folder} belongs to another user, who would lose it: run this as its owner")
     copy = folder.with_name(f".{folder.name}.renewal")
@@ -164,7 +166,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 copy.mkdir(mode=0o700)  # before there is anything in it
                 shutil.copytree(folder, copy, symlinks=True, dirs_exist_ok=True)
                 yield copy
-                _sync(copy)
+                _sync(copy)  # before the exchange: after a power cut the folder's name must not lead to empty files
                 _exchange(copy, folder)
                 sync(folder.parent)
             finally:
@@ -179,7 +181,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Locks a folder against other changes of keys; the kernel ends the lock with the process."""
+    """Locks a folder against other changes of keys; the kernel releases the lock with the process."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -192,7 +194,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Two folders change names at once. Raises `OSError` where the system cannot do it."""
+    """Exchanges the names of two folders atomically. Raises `OSError` where the system cannot do it."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         raise OSError(0, "this system has no renameat2, which Linux has")
@@ -201,7 +203,7 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Everything in the folder survives a power cut from here on."""
+    """Flushes everything in the folder to the disk."""
     for where, _, files in os.walk(folder):
         for file in files:
             if not (Path(where) / file).is_symlink():

@@ -1,1 +1,1 @@
-"""Rounds that are over, asked of the analyst: `shuffledp results`."""
+"""Results of finished rounds, fetched from the analyst: `shuffledp results`."""

@@ -1,4 +1,4 @@
-"""`shuffledp results`: the rounds of a deployment, one with all it rests on, and many as a table for programs."""
+"""Commands of `shuffledp results`: list the rounds of a deployment, show one, export many as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Keys = Annotated[Path, typer.Argument(help="The deployment's key folder (roster.
 def list_(
     keys: Keys,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rounds, from the newest.")] = 20,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """The analyst's rounds, newest first: by its word, nothing is verified here."""

@@ -1,4 +1,4 @@
-"""What `shuffledp results` prints and leaves."""
+"""Implementation of `shuffledp results`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from shuffledp_ops.rounds.saving import check_folder, show_then_save
 from shuffledp_proto.v1 import analyst_pb2
 
 _WIDE: Final = 160
-"""Columns of the list where there is no terminal to fill."""
+"""Width of the list, in characters, where there is no terminal."""
 
 
 def run_list(keys: Path, limit: int, *, as_json: bool) -> None:
     """Prints the newest rounds. Raises the analyst's errors."""
     found = asyncio.run(_newest(open_deployment(keys), limit))
     if as_json:
-        sys.stdout.write(json.dumps([_summary(one) for one in found], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_as_dict(summary) for summary in found], indent=2) + "\n")
     elif not found:
         sys.stdout.write("the analyst has no rounds yet\n")
     else:
@@ -42,22 +42,22 @@ def run_list(keys: Path, limit: int, *, as_json: bool) -> None:
 
 async def _newest(deployment: Deployment, limit: int) -> list[analyst_pb2.RoundSummary]:
     found: list[analyst_pb2.RoundSummary] = []
-    async for one in summaries(deployment):
+    async for summary in summaries(deployment):
         if len(found) == limit:
             break
-        found.append(one)
+        found.append(summary)
     return found
 
 
-def _summary(one: analyst_pb2.RoundSummary) -> dict[str, str | int | None]:
+def _as_dict(summary: analyst_pb2.RoundSummary) -> dict[str, str | int | None]:
     return {
-        "round": one.round_id,
-        "opened_at": one.opened_at,
-        "population": one.population,
-        "mechanism": one.mechanism,
-        "outcome": one.outcome,
-        "error": one.error or None,
-        "accepted": one.accepted if one.outcome == PUBLISHED else None,
+        "round": summary.round_id,
+        "opened_at": summary.opened_at,
+        "population": summary.population,
+        "mechanism": summary.mechanism,
+        "outcome": summary.outcome,
+        "error": summary.error or None,
+        "accepted": summary.accepted if summary.outcome == PUBLISHED else None,
     }
 
 
@@ -65,16 +65,16 @@ def _table(found: Sequence[analyst_pb2.RoundSummary]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("round", "opened (UTC)", "population", "mechanism", "outcome", "reports"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "round")
-    for one in found:
-        opened = datetime.fromtimestamp(one.opened_at / 1000, UTC)
-        reports = f"{one.accepted:,}" if one.outcome == PUBLISHED else ""
-        outcome = f"{one.outcome}: {one.error}" if one.error else one.outcome
-        table.add_row(one.round_id, f"{opened:%Y-%m-%d %H:%M}", one.population, one.mechanism, outcome, reports)
+    for row in found:
+        opened = datetime.fromtimestamp(row.opened_at / 1000, UTC)
+        reports = f"{row.accepted:,}" if row.outcome == PUBLISHED else ""
+        outcome = f"{row.outcome}: {row.error}" if row.error else row.outcome
+        table.add_row(row.round_id, f"{opened:%Y-%m-%d %H:%M}", row.population, row.mechanism, outcome, reports)
     return table
 
 
 def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: bool) -> None:
-    """Prints a published round, after both certificates were verified, and leaves its files in `out`/<round>.
+    """Prints a published round, after both certificates were verified, and saves its files in `out`/<round>.
 
     Raises:
         OutputError: `out` cannot be written.
@@ -101,12 +101,12 @@ async def _fetch(deployment: Deployment, round_id: str | None) -> Fetched:
 
 def _print(found: Fetched, *, as_json: bool) -> None:
     if as_json:
-        checked = [one.to_dict() for one in found.checked]
+        checked = [check.to_dict() for check in found.checked]
         sys.stdout.write(json.dumps({**found.report.to_dict(), "checked": checked}) + "\n")
     else:
         print_report(found.report, Console())
-        for one in found.checked:
-            sys.stdout.write(f"{one.title}: genuine and right\n")
+        for check in found.checked:
+            sys.stdout.write(f"{check.title}: genuine and right\n")
     sys.stdout.flush()
 
 
@@ -123,13 +123,15 @@ def run_export(keys: Path, file: Path, round_ids: Sequence[str]) -> None:
     check_folder(file.parent)
     with Stages(Console(stderr=True)) as stages:
         found = asyncio.run(_fetch_all(deployment, round_ids, stages))
-    rows = [row for one in found for row in rows_of(one.report)]
+    rows = [row for fetched in found for row in rows_of(fetched.report)]
     write_rows(rows, file)
     sys.stdout.write(f"{len(rows):,} rows of {len(found):,} rounds are in {file}\n")
 
 
 async def _fetch_all(deployment: Deployment, round_ids: Sequence[str], stages: Stages) -> list[Fetched]:
-    named = list(round_ids) or [one.round_id async for one in summaries(deployment) if one.outcome == PUBLISHED]
+    named = list(round_ids) or [
+        summary.round_id async for summary in summaries(deployment) if summary.outcome == PUBLISHED
+    ]
     if not named:
         raise RoundFailed("the analyst has no published round, so there is nothing to export")
     found = []

@@ -1,4 +1,4 @@
-"""Answers as one table in a file: JSON, CSV or Parquet."""
+"""Export of answers as one table: JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row: TypeAlias = dict[str, str | int | float | None]
 
 
 def rows_of(report: RoundReport) -> list[Row]:
-    """A row for a sum, or one for each value of a histogram; `value` is None for a sum."""
+    """Table rows of a report: one for a sum, or one for each value of a histogram; `value` is None for a sum."""
     estimate, final = report.estimate, report.final
     shared: Row = {
         "reports": report.accepted,
@@ -49,7 +49,7 @@ def rows_of(report: RoundReport) -> list[Row]:
 
 
 def check_export(file: Path) -> None:
-    """Raises before anything is asked for what `write_rows` could not write.
+    """Raises for a file that `write_rows` could not write, before anything is fetched.
 
     Raises:
         UsageError: the file's ending names no format.
@@ -62,7 +62,7 @@ def check_export(file: Path) -> None:
 
 
 def write_rows(rows: Sequence[Row], file: Path) -> None:
-    """All rows into the file, whole or not at all. Raises `OutputError`."""
+    """Writes all rows into the file, whole or not at all. Raises `OutputError`."""
     part = file.with_name(f".{file.name}.part")
     try:
         WRITERS[file.suffix.lower()](rows, part)
@@ -109,4 +109,4 @@ WRITERS: Final[dict[str, Callable[[Sequence[Row], Path], None]]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
 }
-"""By the ending of the file's name."""
+"""Writers by suffix of the file's name."""

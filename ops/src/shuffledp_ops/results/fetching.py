@@ -1,4 +1,4 @@
-"""Results over the wire: listed by the analyst's word, fetched and then verified against the roster."""
+"""Fetching of results from the analyst, and their verification against the roster."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Fetched:
     """A published round, verified.
 
     Attributes:
-        report: answer and guarantee; how long its stages took is not known any more.
-        checked: what was checked of both certificates.
+        report: answer and guarantee; the durations of its stages are no longer known.
+        checked: reports on the checks of both certificates.
     """
 
     report: RoundReport
@@ -38,29 +38,29 @@ class Fetched:
 
 
 async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:
-    """The analyst's rounds, newest first, asked for page by page. Raises its typed errors."""
+    """Yields the analyst's rounds, newest first, page by page; not verified. Raises its typed errors."""
     async with control_of(deployment) as control:
         request = analyst_pb2.ListRoundsRequest()
         while True:
             async with translated(ANALYST):
                 page = await control.ListRounds(request)
-            for one in page.rounds:
-                yield one
+            for summary in page.rounds:
+                yield summary
             if not page.more or not page.rounds:
                 return
             request = analyst_pb2.ListRoundsRequest(after=page.rounds[-1].round_id)
 
 
 async def newest_published(deployment: Deployment) -> str:
-    """The newest round that has an answer. Raises `UnknownRoundError`."""
-    async for one in summaries(deployment):
-        if one.outcome == PUBLISHED:
-            return one.round_id
+    """Identifier of the newest round that has an answer. Raises `UnknownRoundError`."""
+    async for summary in summaries(deployment):
+        if summary.outcome == PUBLISHED:
+            return summary.round_id
     raise UnknownRoundError("the analyst has no published round; `shuffledp round` makes one")
 
 
 async def fetch(deployment: Deployment, round_id: str) -> Fetched:
-    """A published round.
+    """Fetches and verifies a published round.
 
     1. The result is the analyst's, of this deployment and round.
     2. So is the manifest.
@@ -68,7 +68,7 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
 
     Raises:
         UnknownRoundError: there is no such round, or it has not ended.
-        ShuffleDPError: what the round failed by.
+        ShuffleDPError: the error that failed the round.
         DocumentError: a step fails.
     """
     roster = deployment.roster

@@ -1,4 +1,4 @@
-"""`shuffledp round`: the operator's command on a deployment whose processes run elsewhere."""
+"""The command `shuffledp round`, on a deployment whose processes run elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
-    """Opens a round, follows it to its end, prints the answer and leaves the documents in `out`/<round>.
+    """Opens a round, follows it to its end, prints the answer and saves the documents in `out`/<round>.
 
     Ctrl-C leaves the round to the analyst, which ends it in time.
 
@@ -40,12 +40,12 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
 
 
 def trusted_files(keys: Path) -> dict[str, bytes]:
-    """What documents are verified by, as it is put beside them: roster and root key."""
+    """Files that verify a round's documents, by name: roster and root key."""
     return {name: read_file(keys / name, "deployment's") for name in ("roster.json", "root.pub")}
 
 
 def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) -> None:
-    """The documents into `out`/<round>. Raises `OutputError`, which says how to get them again."""
+    """Saves the documents in `out`/<round>. Raises `OutputError`, which says how to get them again."""
     try:
         save_round(report, out / report.round_id, trusted)
     except OSError as error:

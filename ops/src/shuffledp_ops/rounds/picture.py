@@ -1,4 +1,4 @@
-"""The picture of a round: the answer against the truth, and where the time went."""
+"""Picture of a round: the answer against the truth, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUIET: Final = "#8a8f98"
 
 
 def draw_report(report: RoundReport, file: Path) -> None:
-    """Writes the picture as PNG."""
+    """Draws a report and writes the picture as PNG."""
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     seconds = {stage: value for stage, value in report.seconds.items() if stage != "total"}
     answer = figure.subplots(1, 2, width_ratios=(3, 2))[0] if seconds else figure.subplots()
@@ -67,7 +67,7 @@ def _draw_histogram(report: RoundReport, axes: Axes) -> None:
 
 
 def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
-    """How long each stage took, the first one on top."""
+    """Draws the duration of each stage as bars, the first one on top."""
     names = list(seconds)[::-1]
     bars = axes.barh(names, [seconds[name] for name in names], color=QUIET, alpha=0.75)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
@@ -78,6 +78,6 @@ def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
 
 
 def quiet(axes: Axes) -> None:
-    """Takes away the lines of the frame that say nothing."""
+    """Removes the top and right lines of the frame."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -1,4 +1,4 @@
-"""What people and programs get of a round: tables, the signed documents as files, a picture."""
+"""Presentation of a round: tables, the signed documents as files, a picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp_ops.rounds.report import RoundReport, show
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """The signed documents, and what verifies them, into `folder`."""
+    """Writes the signed documents, and the keys that verify them, into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
@@ -25,7 +25,7 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 
 def write_report(report: RoundReport, folder: Path) -> None:
-    """The report as JSON and the picture, into `folder`."""
+    """Writes the report as JSON, and the picture, into `folder`."""
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
@@ -33,7 +33,7 @@ def write_report(report: RoundReport, folder: Path) -> None:
 
 
 def print_answer(report: RoundReport, *, as_json: bool) -> None:
-    """The report on standard output, as one JSON object or for people; on its way when this returns."""
+    """Prints the report, as one JSON object or for people, and flushes standard output."""
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
@@ -42,12 +42,12 @@ def print_answer(report: RoundReport, *, as_json: bool) -> None:
 
 
 def print_folder(folder: Path) -> None:
-    """Where the documents are, for people."""
+    """Prints where the documents are."""
     Console().print(f"Signed certificate, manifest, result and plot: [bold]{escape(str(folder))}[/bold]")
 
 
 def print_report(report: RoundReport, console: Console) -> None:
-    """The answer, the guarantee and the time of each stage, for people."""
+    """Prints the answer, the guarantee and the time of each stage, for people."""
     console.print(_answer_table(report))
     for remark in _remarks(report):
         console.print(f"[dim]{remark}[/dim]\n")
@@ -81,7 +81,7 @@ def _answer_table(report: RoundReport) -> Table:
 
 
 def _remarks(report: RoundReport) -> list[str]:
-    """What a reader should know of the answer besides its numbers."""
+    """Remarks on the answer besides its numbers."""
     remarks = []
     if not report.estimate_in_interval:
         remarks.append(

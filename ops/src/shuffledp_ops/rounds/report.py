@@ -1,4 +1,4 @@
-"""The outcome of one round, with what an attack on it gave, as data."""
+"""Outcome of one round as data, with the result of an attack on it, if any."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from shuffledp_core.estimates import Estimate
 
 
 class Trace(Protocol):
-    """What an attack with the logs of corrupt nodes gave; `shuffledp_adversary.tracing` carries it out."""
+    """Result of an attack with the logs of corrupt nodes; `shuffledp_adversary.tracing` carries it out."""
 
     @property
     def users(self) -> int:
-        """Whose reports were mixed."""
+        """Number of users whose reports were mixed."""
 
     @property
     def traced(self) -> int:
-        """Users all of whose messages were found on the board."""
+        """Number of users all of whose messages were found on the board."""
 
     @property
     def traced_share(self) -> float:
-        """From 0 to 1."""
+        """Share of users who were traced, from 0 to 1."""
 
     @property
     def success(self) -> float | None:
@@ -38,14 +38,14 @@ class Trace(Protocol):
 
     @property
     def confidence(self) -> float:
-        """Of `interval`."""
+        """Confidence level of `interval`."""
 
     @property
     def baseline(self) -> float | None:
-        """Share guessed right without any message."""
+        """Share guessed right without any message, by the most frequent value."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys that reports share."""
+        """Entries for the report's JSON."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class RoundReport:
 
     `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
     `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
-    the round. `corrupt` are the positions of the nodes that say they are corrupt, `trace` what an attack with their
-    logs gave. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None where
-    every user is a row. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do
-    not count; nodes `dropped` others before.
+    the round. `corrupt` are the positions of the nodes that declare themselves corrupt, `trace` the result of an attack
+    with their logs. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None
+    where every user is a row. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
+    do not count; nodes `dropped` others before.
     """
 
     round_id: str
@@ -80,19 +80,19 @@ class RoundReport:
 
     @property
     def is_sum(self) -> bool:
-        """A sum (one number) rather than a histogram."""
+        """True for a sum (one number), False for a histogram."""
         return len(self.estimate.values) == 1
 
     @property
     def estimate_in_interval(self) -> bool:
-        """Whether every unbiased estimate lies in its interval; these are cut to what is possible, it is not."""
+        """True if every unbiased estimate lies in its interval, which, unlike it, is cut to possible values."""
         estimate = self.estimate
         bounds = zip(estimate.lows, estimate.values, estimate.highs, strict=True)
         return all(low <= value <= high for low, value, high in bounds)
 
     @property
     def all_corrupt(self) -> bool:
-        """No node of the route is honest, by their own word."""
+        """True if all nodes of the route declare themselves corrupt."""
         return len(self.corrupt) == self.final.nodes
 
     @property
@@ -106,7 +106,7 @@ class RoundReport:
         return self.final.corrupted.delta if self.all_corrupt else self.final.delta
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
+        """The object of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
 
         def shape(values: tuple[float, ...] | list[int]) -> Any:
             return values[0] if self.is_sum else list(values)
@@ -144,5 +144,5 @@ class RoundReport:
 
 
 def show(value: float | None) -> str:
-    """A bound for people; None is "no finite bound"."""
+    """Formats a bound for people; None is "no finite bound"."""
     return "no finite bound" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Round control: open a round of a deployment, follow it, read its verified result."""
+"""Round control: opens a round of a deployment, follows it, reads its verified result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 
 
 class StageClock:
-    """Seconds by stage, in the order in which the stages end."""
+    """Stopwatch of a round: seconds by stage, in the order in which the stages end."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -36,13 +36,13 @@ class StageClock:
             self.seconds[name] = time.perf_counter() - began
 
     def finish(self) -> None:
-        """Puts the stages in the order of the round, and adds the time since the clock was made."""
+        """Sorts the stages into the order of the round, and adds the total time since the clock was made."""
         self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
         self.seconds["total"] = time.perf_counter() - self._began
 
 
 def _order(stage: str) -> tuple[int, str]:
-    """Where a stage stands in a round; all stages of the nodes come by node, in the order of their names."""
+    """Sort key of a stage by its place in a round; stages of nodes are sorted by name."""
     order = ("start", "open", "sealing", "upload", "node", "decoding", "certifying", "verify")
     return (order.index(stage) if stage in order else order.index("node"), stage)
 
@@ -57,14 +57,14 @@ class OpenedRound:
 
 @asynccontextmanager
 async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
-    """The operator's line to the analyst."""
+    """The operator's channel to the analyst."""
     roster = deployment.roster
     async with channel_to(roster.the(ANALYST), deployment.keys_of(OPERATOR), roster) as channel:
         yield analyst_pb2_grpc.RoundControlStub(channel)
 
 
 async def open_round(control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan) -> OpenedRound:
-    """Certificate, keys, manifest and announcement of a new round; the analyst's typed error otherwise."""
+    """Has the analyst open a new round; returns its announcement, or raises the analyst's typed error."""
     async with translated(ANALYST):
         opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan)))
     return OpenedRound(opened.round_id, from_json(opened.announcement, Announcement))
@@ -78,7 +78,7 @@ async def follow_round(
     *,
     accepting: bool = False,
 ) -> Signed:
-    """The signed result, once the round has ended; `accepting` also shows the submissions as they come in."""
+    """Follows a round and returns its signed result; `accepting` also shows the submissions as they come in."""
     async with translated(ANALYST):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             if event.stage == "ended":
@@ -92,7 +92,7 @@ async def follow_round(
 
 
 async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
-    """Tells the analyst to give the round up, if it still can hear that."""
+    """Tells the analyst to give the round up, if it can still be reached."""
     try:
         async with translated(ANALYST):
             await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0)
@@ -101,7 +101,7 @@ async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id:
 
 
 def read_result(deployment: Deployment, signed: Signed) -> Result:
-    """The verified result of a round that succeeded; the error that ended the round otherwise."""
+    """Verifies the result of a round that succeeded; raises the error that ended the round otherwise."""
     result = verify_from(deployment.roster.the(ANALYST), signed, Result)
     if result.outcome != "published":
         raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
@@ -111,7 +111,7 @@ def read_result(deployment: Deployment, signed: Signed) -> Result:
 def make_report(
     deployment: Deployment, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
 ) -> RoundReport:
-    """What a published round shows. Raises `DocumentError` for a certificate that is not the accountant's."""
+    """Makes the report of a published round. Raises `DocumentError` for a certificate that is not the accountant's."""
     if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
         raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
     manifest = from_json(opened.announcement.manifest.body, Manifest)

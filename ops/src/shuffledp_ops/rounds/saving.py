@@ -1,4 +1,4 @@
-"""Where a round's documents go: looked at before anything starts, written after the answer is out."""
+"""Saving of a round's documents: the folder is tested before anything starts, and written after the answer is out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shuffledp_ops.rounds.present import write_documents, write_report
 from shuffledp_ops.rounds.report import RoundReport
 
 ROUND_BYTES: Final = 2**20
-"""More than the documents and the picture of a round take: some 200 kB, with a few bytes a user."""
+"""More than the documents and the picture of a round take: some 200 kB, and a few bytes per user."""
 
 
 def check_folder(folder: Path) -> None:
-    """Makes the folder and tries it out with as many bytes as a round's documents have; leaves no file.
+    """Makes the folder and tests it with as many bytes as a round's documents have; leaves no file.
 
     Raises:
         OutputError: it cannot be made or written, or has no room.
@@ -37,7 +37,7 @@ def check_folder(folder: Path) -> None:
 
 
 def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
-    """The answer is out before anything is written, and is written even where it could not be shown."""
+    """Shows the answer before anything is written, and saves it even where it could not be shown."""
     try:
         show()
     finally:
@@ -45,13 +45,13 @@ def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
 
 
 def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None) -> None:
-    """Documents, report and picture into `folder`, all of them or nothing.
+    """Saves documents, report and picture in `folder`, all of them or none.
 
     Args:
-        report: what is saved.
+        report: the round's outcome.
         folder: of the round; files of an earlier time there are replaced.
         keys: roster and root key by file name, to verify the documents by later.
-        evidence: a folder with what the round's corrupt nodes wrote, copied too.
+        evidence: a folder with the logs of the round's corrupt nodes, copied too.
 
     Raises:
         OSError: something could not be written; `folder` is as it was.
@@ -65,7 +65,7 @@ def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], eviden
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, whose contents end up in it if all went well."""
+    """A folder beside `folder` to write into, whose contents are moved into it if the block succeeds."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

@@ -1,1 +1,1 @@
-"""k-RR histograms (docs/accounting.md, K1 to K9)."""
+"""Bounds for k-RR histograms (docs/accounting.md, K1 to K9)."""

@@ -1,4 +1,4 @@
-"""k = 2: the histogram is a sum, so the other users' composition is all that matters, and all are covered (K6).
+"""Bounds for k = 2: the histogram is a sum, so only the other users' composition matters, and all are covered (K6).
 
 With m of the other h - 1 users at x0, Z_m = Bin(m, p) + Bin(h-1-m, q) and
 
@@ -28,13 +28,13 @@ from shuffledp_privacy.primitives.tails import (
 from shuffledp_privacy.primitives.trinomial import ROUNDING
 
 WORK = 1_200_000
-"""Entries of all the tables together: about 0.5 s."""
+"""Most entries of all tables together: about 0.5 s."""
 
 CURVE_WORK = 150_000
-"""The same for a whole curve, where every ε costs a pass over the tables."""
+"""Most entries for a whole curve, where every ε costs a pass over the tables."""
 
 MOST_BLOCKS = 1000
-"""Blocks of compositions: beyond it the tables cost more than the last 0.1 % of ε is worth."""
+"""Most blocks of compositions: beyond it the tables cost more than the last 0.1 % of ε is worth."""
 
 
 class BinaryCompositions:
@@ -46,7 +46,7 @@ class BinaryCompositions:
         blocks = int(min(honest, MOST_BLOCKS, max(4, work / width)))
         edges = np.linspace(0, honest, blocks + 1).round().astype(int)
         self.exact = blocks == honest
-        """Whether every composition has a block of its own."""
+        """True if every composition has a block of its own."""
         laws = [self._sum(int(first), int(after) - 1) for first, after in pairwise(edges)]
         self.errors = np.array([error + window.tail for window, error in laws])
         """Absolute error of every tail, a number for each block."""
@@ -58,7 +58,7 @@ class BinaryCompositions:
             row[1 : window.pmf.size + 1] = window.at_least()
 
     def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
-        """The law of Z for every composition with `fewest` to `most` of the others at x0, and its error."""
+        """Law that covers Z for every composition with `fewest` to `most` of the others at x0, and its error."""
         law, tail = self.law, tail_of(self.honest)
         window, error = convolve_window(
             binomial_window(fewest, law.p, tail, law.q),
@@ -90,10 +90,10 @@ class BinaryCompositions:
 
 
 def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
-    """δ(ε) of the dataset whose other users all hold x1, k = 2, the worse direction, rounded down (K5): one sum.
+    """Lower bound of δ(ε), k = 2, from the dataset whose other users all hold x1, in the worse direction (K5): one sum.
 
-    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one. What is left
-    for the caller's margin are the errors of the window.
+    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one. The errors of
+    the window are left to the caller's margin.
 
     Args:
         law: 2-RR.
@@ -112,11 +112,11 @@ def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
 
 @lru_cache(maxsize=4)
 def one_symbol_window(law: Law, honest: int) -> Window:
-    """Bin(h, q), kept for the next ε."""
+    """Window of Bin(h, q), cached for the next ε."""
     return binomial_window(honest, law.q, tail_of(honest), law.p)
 
 
 @lru_cache(maxsize=4)
 def binary_compositions(law: Law, honest: int, work: int = WORK) -> BinaryCompositions:
-    """The tables of one round, kept for the next ε."""
+    """Tables of one round, cached for the next ε."""
     return BinaryCompositions(law, honest, work)

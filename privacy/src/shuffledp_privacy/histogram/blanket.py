@@ -1,4 +1,4 @@
-"""The hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset that nearly attains it.
+"""Hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset that nearly attains it.
 
 With W = α on x0, -β on x1 (probability q each), -κ on the blanket's other symbols ((k-2) q in all) and 0
 otherwise, α = p - e^ε q, β = p e^ε - q, κ = (e^ε - 1) q, the blanket is (docs/accounting.md, K1)
@@ -24,16 +24,16 @@ from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window, 
 from shuffledp_privacy.primitives.trinomial import ROUNDING, trinomial_table
 
 LARGEST_EXACT = 400_000
-"""Cells of the exact sum: about 10 ms per ε. Beyond, the grid."""
+"""Most cells of the exact sum, about 10 ms per ε. Beyond, the grid."""
 
 MANY = 10_000
-"""Honest users from which K4 adds less than 1e-4 to ε: the grid is then as tight as the sum, and faster."""
+"""Number of honest users from which K4 adds less than 1e-4 to ε: the grid is then as tight as the sum, and faster."""
 
 LARGEST_EXACT_OF_MANY = 100_000
-"""Cells of the exact sum then: few of them are fast and tighter from below."""
+"""Most cells of the exact sum for that many users: few of them are fast and tighter from below."""
 
 MOST_NODES = 48
-"""Chord nodes for the blanket's other symbols."""
+"""Most chord nodes for the blanket's other symbols."""
 
 NOTHING = 1e-24
 """A δ so small that a curve need not be followed further."""
@@ -44,7 +44,7 @@ FINENESS = 0.011
 
 @dataclass(frozen=True)
 class Law:
-    """k-RR in floats, each correctly rounded from the rationals of the spec.
+    """Law of k-RR in floats, each correctly rounded from the rationals of the spec.
 
     Attributes:
         symbols: k.
@@ -92,7 +92,7 @@ class Law:
 
 
 def two_floats(number: Decimal) -> tuple[float, float]:
-    """A number as the float nearest to it and what that lacks."""
+    """Splits a number into the nearest float and the remainder as a float."""
     first = float(number)
     return first, float(number - Decimal(first))
 
@@ -105,7 +105,7 @@ def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]
 
 @lru_cache(maxsize=64)
 def law_of(spec: KRRHistogram) -> Law:
-    """The law of a spec. γ = 1 (pure noise) has ε0 = 0."""
+    """Law of a spec in floats. γ = 1 (pure noise) has ε0 = 0."""
     k, q = spec.symbols, spec.blanket / spec.symbols
     p = 1 - spec.blanket + q
     rest = 1 - 2 * q
@@ -124,12 +124,12 @@ def law_of(spec: KRRHistogram) -> Law:
 
 
 def tail_of(honest: int) -> float:
-    """Mass a window may leave out: the windows of small rounds are cheap, and h q may be tiny there."""
+    """Largest mass outside a window: the windows of small rounds are cheap, and h q may be tiny there."""
     return 1e-30 if honest <= 10**6 else 1e-22
 
 
 class ExactCells:
-    """E[(Σ W)_+] as the exact sum over (a, b), the other symbols in closed form (K2)."""
+    """Mean E[(Σ W)_+] as the exact sum over (a, b), the other symbols in closed form (K2)."""
 
     def __init__(self, law: Law, honest: int) -> None:
         self.law, self.honest = law, honest
@@ -142,13 +142,13 @@ class ExactCells:
         weight = np.repeat(a_window.pmf, sizes) * np.concatenate([part.pmf for part in parts])
         keep = weight > 1e-34
         self.a, self.b, self.weight = a[keep], b[keep], weight[keep]
-        # Pruned cells and the outside of the windows carry at most α a each.
+        # Pruned cells and the outside of the windows carry at most α a each: their mass is added to δ, not lost.
         reach = (float(a_window.support[-1]) + honest * law.q) / (honest * law.q)
         self.outer = (float(weight[~keep].sum()) + 6 * tail) * reach
 
     @staticmethod
     def affordable(law: Law, honest: int) -> bool:
-        """Whether cells and tables stay small."""
+        """True if cells and tables stay small."""
         wide = 10 * math.sqrt(honest * law.q) + 20
         third = 10 * math.sqrt(honest * law.others * (1 - law.others)) + 20
         most = LARGEST_EXACT if honest < MANY else LARGEST_EXACT_OF_MANY
@@ -164,6 +164,7 @@ class ExactCells:
 
     def blanket(self, epsilon: float) -> float:
         """Upper bound of δ for every dataset, without the outward margin. ε >= 0."""
+        # Outward: α, which is gained, is rounded up, β and κ, which are lost, down.
         alpha, beta, kappa = self.law.form(epsilon, ROUNDING)
         total = self._others.positive_part(self, alpha * self.a - beta * self.b, kappa)
         return total / (self.honest * self.law.q) + self.outer
@@ -179,7 +180,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class _Tables:
-    """E[(t - c)_+] for c ~ Bin(h - T, share), at integers t, one row for each T = a + b."""
+    """Tables of E[(t - c)_+] for c ~ Bin(h - T, share), at integers t, one row for each T = a + b."""
 
     row: NDArray[np.int64]
     first: Floats
@@ -195,7 +196,7 @@ class _Tables:
         return _Tables(total - low, np.array([float(law.start) for law in laws]), mean)
 
     def positive_part(self, cells: ExactCells, x: Floats, slope: float) -> float:
-        """Σ weight E[(x - slope c)_+]."""
+        """Sum over the cells of weight E[(x - slope c)_+]."""
         if slope <= 0.0:
             return float(cells.weight @ np.maximum(x, 0.0))
         keep = x > 0.0
@@ -219,7 +220,7 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 
 
 class GridBlanket:
-    """The same mean from both sides at any h: the other symbols made independent (K4), the rest on nodes (K3)."""
+    """Mean E[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest on nodes (K3)."""
 
     def __init__(self, law: Law, honest: int) -> None:
         self.law, self.honest = law, honest
@@ -255,14 +256,14 @@ class GridBlanket:
         return float(self.table.lower(alpha, beta, z)[0]) / (self.honest * self.law.q)
 
     def _form(self, epsilons: Floats) -> tuple[Floats, Floats, Floats]:
-        """α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the independent other symbols (K4)."""
+        """Coefficients α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the other symbols (K4)."""
         law, kappa = self.law, self.law.kappa(epsilons)
         # β - κρ = (p - q) + (e^ε - 1)(p - qρ): terms of one sign.
         beta = law.gap + np.expm1(epsilons) * (law.p - law.q * law.others)
         return law.alpha(epsilons) + kappa * law.others, beta, kappa
 
     def _third_nodes(self, epsilon: float, fineness: float) -> tuple[Floats, Floats]:
-        """Chord nodes that add at most fineness²/6 to the variance of the form at the ε that matters."""
+        """Chord nodes that add at most fineness²/6 to the variance of the form at the relevant ε."""
         law = self.law
         matters = min(epsilon, law.epsilon0, 10 * law.p * math.sqrt(2 / (self.honest * law.q)))
         kappa = math.expm1(matters) * law.q
@@ -277,11 +278,11 @@ class GridBlanket:
 
 @lru_cache(maxsize=2)
 def exact_cells(law: Law, honest: int) -> ExactCells:
-    """The tables of one round, kept for the next ε."""
+    """Exact tables of one round, cached for the next ε."""
     return ExactCells(law, honest)
 
 
 @lru_cache(maxsize=2)
 def grid_blanket(law: Law, honest: int) -> GridBlanket:
-    """The tables of one round, kept for the next ε."""
+    """Grid tables of one round, cached for the next ε."""
     return GridBlanket(law, honest)

@@ -1,4 +1,4 @@
-"""The k-RR histogram: what one round certifies, what a dataset attains, and what the papers print.
+"""Bounds for the k-RR histogram: certified for every dataset, attained by one, and published in papers.
 
     certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3, K4);
                 k = 2: every composition of the others (K6), or the blanket where that is smaller.
@@ -40,13 +40,13 @@ from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_e
 from shuffledp_privacy.primitives.tails import Floats, down, up
 
 PRINTED_USERS = 500
-"""Users up to which the papers' double sum is shown beside the answer: it takes 50 ms there."""
+"""Most users for which the papers' double sum is shown beside the answer: it takes 50 ms there."""
 
 LARGEST_CURVE = 2_000_000
-"""Cells times epsilons a curve may cost with the exact sum, about 0.05 s; beyond, the grid is as tight and faster."""
+"""Most cells times epsilons of a curve by the exact sum, about 0.05 s; beyond, the grid is as tight and faster."""
 
 LARGEST_BINARY_CURVE = 10**6
-"""Honest users up to which a curve for k = 2 uses the compositions; beyond, a pass over their tables is too long."""
+"""Most honest users for which a curve for k = 2 uses the compositions; beyond, a pass over their tables is too long."""
 
 AMPLIFIED = (0.999e-3, 20.01)
 """Range of ε0 in which amplification is computed (1e-3 to 20, with room for rational parameters); outside it
@@ -58,6 +58,8 @@ Curve = Callable[[float], float]
 def _certified(law: Law, honest: int) -> tuple[Curve, str]:
     if not _amplified(law, honest):
         return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
+    # K1 gives the adversary the other users' values and flags as well, a richer view than the histogram: one pair of
+    # laws then dominates every dataset.
     if ExactCells.affordable(law, honest):
         blanket: Curve = exact_cells(law, honest).blanket
         words = "hidden-flag blanket, exact sum (K1, K2)"
@@ -90,11 +92,12 @@ def _amplified(law: Law, honest: int) -> bool:
 
 
 def _local(law: Law, epsilon: float) -> float:
-    """δ(ε) of one report on its own, K1 with h = 1."""
+    """Exact δ(ε) of one report on its own, K1 with h = 1."""
     return float(law.alpha(np.array(min(epsilon, 700.0))))
 
 
 def _capped(law: Law, epsilon: float, curve: Curve) -> float:
+    # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics leave.
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
 
 
@@ -147,7 +150,7 @@ def _(spec: KRRHistogram, setting: Setting, delta: float) -> CorruptedBounds:
 
 @standard_error.register
 def _(spec: KRRHistogram, users: int) -> float:
-    """Of one count (N_s - n q)/(p - q), at the worst dataset; infinite for γ = 1."""
+    """Standard error of one count (N_s - n q)/(p - q), at the worst dataset; infinite for γ = 1."""
     law = law_of(spec)
     signal = float(1 - spec.blanket)
     spread = max(law.p * (1 - law.p), law.q * (1 - law.q))
@@ -156,7 +159,7 @@ def _(spec: KRRHistogram, users: int) -> float:
 
 @certified_curve.register
 def _(spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """K1 and K6; both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7)."""
+    """Curve by K1 and K6; both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7)."""
     del distance
     law = law_of(spec)
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
@@ -168,7 +171,7 @@ def _(spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.
 
 
 def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
-    """δ at each ε >= 0, ascending, without the margin; each ε at least ε0 may give anything."""
+    """Upper bound of δ at each ε >= 0, ascending, without the margin; arbitrary from ε0 on."""
     inside = np.minimum(epsilons, law.epsilon0)
     if not _amplified(law, honest):
         return np.array([_local(law, float(epsilon)) for epsilon in inside])
@@ -184,7 +187,7 @@ def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
 
 
 def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
-    """The values, and where only the transform's error is left of them the blanket, which has none."""
+    """Replaces values of which only the transform's error is left by the blanket, which has none."""
     lost = values <= 16 * floor
     if lost.any():
         values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))
@@ -192,7 +195,7 @@ def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats
 
 
 def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
-    """A falling curve at ascending ε, until it is below `floor` or next to nothing: its last value bounds the rest."""
+    """Evaluates a falling curve at ascending ε until it is below `floor` or negligible: that value bounds the rest."""
     values = np.empty(epsilons.size)
     for index, epsilon in enumerate(epsilons):
         values[index] = curve(float(epsilon))

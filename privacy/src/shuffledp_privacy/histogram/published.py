@@ -1,4 +1,4 @@
-"""What the papers say of k-RR, for comparison: nothing here is a guarantee unless its docstring says so.
+"""Published bounds for k-RR, for comparison: nothing here is a guarantee unless its docstring says so.
 
 Theorem 1 of Biswas, Jung and Palamidessi 2023 as printed and corrected (docs/accounting.md,
 K8), the closed form of Balle et al. 2019, and the adversaries of Koskela et al. 2021 (K9).
@@ -18,7 +18,7 @@ from shuffledp_privacy.primitives.tails import Floats, up
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 
 LARGEST_PRINTED = 2000
-"""Users up to which the printed double sum is evaluated; beyond, it has no practical use."""
+"""Most users for which the printed double sum is evaluated; beyond, it has no practical use."""
 
 
 def published_theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float) -> float:

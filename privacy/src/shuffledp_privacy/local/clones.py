@@ -1,4 +1,4 @@
-"""Any ε0-LDP randomiser, unknown and adaptive: the clones of Feldman, McMillan and Talwar 2021, exactly.
+"""Bounds for any ε0-LDP randomiser, even adaptive: the clones of Feldman, McMillan and Talwar 2021, exactly.
 
 With C ~ Bin(h-1, e^-ε0), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C - A + 1 - D), Q the
 same with D flipped, dominates the shuffled reports on every two neighbours (their Theorem 3.1). It is the
@@ -31,12 +31,12 @@ from shuffledp_privacy.primitives.tails import Floats, down, up
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 
 WORK = 500_000
-"""Probabilities computed for one table, about 20 ms."""
+"""Number of probabilities computed for one table, about 20 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRandomiser:
-    """Some ε0-LDP randomiser with one message, possibly chosen adaptively by earlier outputs.
+    """An unknown ε0-LDP randomiser with one message, possibly chosen adaptively by earlier outputs.
 
     Attributes:
         epsilon0: local parameter, 1e-3 <= ε0 <= 20, nats.
@@ -50,7 +50,7 @@ class LocalRandomiser:
 
 
 class Clones:
-    """Tables of one round; holds no ε."""
+    """Tables of one round for the clones' pair, independent of ε."""
 
     def __init__(self, epsilon0: float, honest: int) -> None:
         self.epsilon0 = epsilon0
@@ -62,7 +62,7 @@ class Clones:
         self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
 
     def upper(self, epsilons: Floats) -> Floats:
-        """δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
+        """Upper bound of δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
         # D̄ - e^ε (1 - D̄) and D̄ e^ε - (1 - D̄), each to 2^-50 of itself.
         alpha = np.maximum(-self.likely * np.expm1(epsilons - self.epsilon0), 0.0)
         beta = self.likely * np.expm1(epsilons) + math.tanh(self.epsilon0 / 2)
@@ -75,7 +75,7 @@ class Clones:
         return result / self.scale + self.table.outer
 
     def certified(self, epsilon: float) -> float:
-        """δ at ε >= 0 with the outward margin."""
+        """Certified δ at ε >= 0, with the outward margin."""
         if epsilon >= self.epsilon0:
             return 0.0
         return min(1.0, up(float(self.upper(np.array([epsilon]))[0])))
@@ -87,7 +87,7 @@ def _clones(epsilon0: float, honest: int) -> Clones:
 
 
 def _binary_law(epsilon0: float) -> Law:
-    """2-RR with (just below) ε0, a randomiser the guarantee must cover."""
+    """Law of 2-RR with (just below) ε0, a randomiser that the guarantee must cover."""
     q = 1 / (1 + math.exp(epsilon0)) * (1 + 2.0**-50)
     p = 1 - q
     return Law(2, p, q, p - q, (epsilon0, 0.0), epsilon0, q / p, (p - q) / p, 0.0, 0.0)
@@ -128,7 +128,7 @@ def _(spec: LocalRandomiser, setting: Setting, delta: float) -> CorruptedBounds:
 
 @certified_curve.register
 def _(spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The clones' pair is symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
+    """Curve of the clones' pair, which is symmetric, so that δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
     del distance
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
     clones = _clones(spec.epsilon0, setting.honest)
@@ -140,7 +140,7 @@ def _(spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[
 
 
 def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
-    """ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7; never below the truth where it is valid.
+    """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7; never below the truth where valid.
 
     None outside its range: n >= 1000, 0 < ε0 < 1/2, 0 < δ < 1/100.
     """
@@ -151,7 +151,7 @@ def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
 
 
 def feldman_2021(epsilon0: float, users: int, delta: float) -> float | None:
-    """Closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1; never below the truth where it is valid.
+    """Published closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1; never below the truth where valid.
 
     ε = ln(1 + (e^ε0 - 1)/(e^ε0 + 1) (8 √(e^ε0 ln(4/δ)/n) + 8 e^ε0/n)) for ε0 <= ln(n/(16 ln(2/δ))), else None.
     """

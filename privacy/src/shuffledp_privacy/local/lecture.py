@@ -1,4 +1,4 @@
-"""The mechanisms of the lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary sum.
+"""Mechanisms of a lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary sum.
 
 Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and attained agree and
 `corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in `clones.LocalRandomiser`, or
@@ -51,7 +51,7 @@ def _check_local(epsilon: float, max_value: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneBitMean:
-    """One bit for a value in {0..m}: 1 with chance (1 + (x/m)(e^ε - 1)) / (e^ε + 1) (Theorem 9.3; Ding 2017).
+    """One-bit report of a value in {0..m}: 1 with chance (1 + (x/m)(e^ε - 1)) / (e^ε + 1) (Theorem 9.3; Ding 2017).
 
     With m = 1 this is binary randomised response, true with probability e^ε/(e^ε + 1).
 
@@ -74,7 +74,7 @@ class OneBitMean:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMean:
-    """A value in {0..m} plus continuous Laplace noise of scale m/ε (section 9.1).
+    """Report of a value in {0..m} plus continuous Laplace noise of scale m/ε (section 9.1).
 
     Attributes:
         epsilon: local ε in nats for the largest change, above 0, at most 100.
@@ -143,7 +143,7 @@ def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
 
 
 def _distances(setting: Setting, max_value: int) -> Floats:
-    """1..d_max for metric adjacency, the largest change alone for standard adjacency."""
+    """Distances to cover: 1..d_max for metric adjacency, only the largest for standard adjacency."""
     largest = min(setting.max_distance or max_value, max_value)
     if setting.adjacency is Adjacency.STANDARD:
         return np.array([float(largest)])
@@ -252,5 +252,5 @@ def _(spec: LocalMean, setting: Setting, delta: float) -> CorruptedBounds:  # no
 @standard_error.register(OneBitMean)
 @standard_error.register(LaplaceMean)
 def _(spec: LocalMean, users: int) -> float:
-    """Of the sum, at the worst value for the mechanism, the middle one."""
+    """Standard error of the sum, at the worst value for the mechanism, the middle one."""
     return math.sqrt(users * mean_variance(spec, [spec.max_value // 2]))

@@ -1,4 +1,4 @@
-"""RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1). docs/accounting.md, proposition C10.
+"""Bounds for RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1). docs/accounting.md, C10.
 
 A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with probability
 f and is kept for ever; each report sends 1 with probability q where the kept bit is 1, and p where it is 0.
@@ -40,7 +40,7 @@ def _check(hashes: int, fake: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RapporPermanent:
-    """What an adversary learns who sees all reports a user ever makes on one value: the kept filter B'.
+    """Permanent response B', which all reports that a user ever makes on one value reveal at most.
 
     Attributes:
         hashes: h, 1 to 64, bits a value sets.
@@ -61,7 +61,7 @@ class RapporPermanent:
 
 @dataclass(frozen=True, slots=True)
 class RapporReport:
-    """One report of a user. Reports share the kept filter: many of them are `RapporPermanent`, not a composition.
+    """One RAPPOR report. Reports share the kept filter: many of them are `RapporPermanent`, not a composition.
 
     Attributes:
         hashes: h, 1 to 64.
@@ -88,14 +88,14 @@ class RapporReport:
 
 
 def rappor_epsilon(spec: RapporPermanent | RapporReport) -> float:
-    """Pure ε, h ln(q*(1-p*) / (p*(1-q*))); for the kept filter 2h ln((1-f/2)/(f/2)). Nats, rounded up."""
+    """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the kept filter 2h ln((1-f/2)/(f/2)). Nats, rounded up."""
     low, high = spec.response
     odds = math.log(high / low) + math.log((1 - low) / (1 - high))
     return spec.hashes * odds * (1 + ROUNDING)
 
 
 def _curve(spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], margin: float) -> NDArray[np.float64]:
-    """δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative margin."""
+    """Exact δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative margin."""
     low, high = spec.response
     ones = np.arange(spec.hashes + 1.0)
     log_choose = np.array([math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)])
@@ -119,7 +119,7 @@ def _(spec: RapporPermanent | RapporReport, setting: Setting, epsilon: float) ->
 @epsilon_bounds.register(RapporPermanent)
 @epsilon_bounds.register(RapporReport)
 def _(spec: RapporPermanent | RapporReport, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
-    """The pure ε for every δ: nobody calibrates RAPPOR by δ. Published is Erlingsson's formula, which is right."""
+    """The pure ε for every δ: nobody calibrates RAPPOR by δ. Published: Erlingsson's formula, which is right."""
     if not 0 <= delta <= 1:
         raise UsageError(f"delta must be from 0 to 1, not {delta}")
     pure = rappor_epsilon(spec)
@@ -149,6 +149,6 @@ def _(
 @standard_error.register(RapporPermanent)
 @standard_error.register(RapporReport)
 def _(spec: RapporPermanent | RapporReport, users: int) -> float:
-    """Of the number of users who set one given bit, at the worst number of them."""
+    """Standard error of the number of users who set one given bit, at the worst number of them."""
     low, high = spec.response
     return math.sqrt(users * max(low * (1 - low), high * (1 - high))) / (high - low)

@@ -1,8 +1,8 @@
-"""The Rényi bound of Girgis et al. for shuffled, subsampled local randomisers, for comparison only.
+"""Rényi bound of Girgis et al. for shuffled, subsampled local randomisers, for comparison only.
 
 Source: Girgis, Data, Diggavi, Suresh and Kairouz 2021, "On the Rényi differential privacy of the (subsampled)
 shuffle model", in the form that Koskela et al. 2021 compare with in section 3.4. Its numbers are `published` ones: they
-are printed as the formula gives them, with rounding to nearest, and never enter a certificate.
+are the formula's, rounded to nearest, and never enter a certificate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _log_terms(epsilon0: float, reports: int, rate: float, order: int) -> NDArra
 
 
 def _log_rare(epsilon0: float, reports: int, rate: float, order: int) -> float:
-    """ln of the term for the case that too few reports are blanket: ((1+a)^λ - 1 - λa) e^(-(m-1)/(8 e^ε0))."""
+    """Logarithm of the term for too few blanket reports: ((1+a)^λ - 1 - λa) e^(-(m-1)/(8 e^ε0))."""
     grown = rate * math.sinh(epsilon0)
     log_power = order * math.log1p(grown)
     rest = -math.log1p(order * grown) if order * grown > 0 else 0.0
@@ -42,7 +42,7 @@ def _log_rare(epsilon0: float, reports: int, rate: float, order: int) -> float:
 
 
 def published_shuffle_rdp(epsilon0: float, reports: int, order: int, rate: float = 1.0) -> float:
-    """Rényi divergence bound of one round as printed; nats, >= 0. Not a guarantee of this project.
+    """Published Rényi divergence bound of one round; nats, >= 0. Not a guarantee of this project.
 
     Args:
         epsilon0: ε0 of every user's pure local randomiser, above 0.
@@ -63,7 +63,7 @@ def published_shuffle_rdp(epsilon0: float, reports: int, order: int, rate: float
 
 
 def published_rdp_epsilon(epsilon0: float, reports: int, delta: float, *, rounds: int = 1, rate: float = 1.0) -> float:
-    """ε of `rounds` rounds at δ through the printed Rényi bound, best whole order. Nats, for comparison only.
+    """Published ε of `rounds` rounds at δ by the Rényi bound of the best whole order. Nats, for comparison only.
 
     The conversion is ε = T ρ(λ) + ln((λ-1)/λ) - (ln δ + ln λ)/(λ-1) (Canonne, Kamath and Steinke 2020).
 

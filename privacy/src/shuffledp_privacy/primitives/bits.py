@@ -1,4 +1,4 @@
-"""Sums of independently flipped bits: the law of what rr-shuffle shows, by its generating function.
+"""Sums of independently flipped bits, the output of rr-shuffle, by their generating function.
 
 A zero bit becomes 1 with probability a = p/2, a one bit with probability 1 - a. p is rounded down: less
 randomisation, of which the true one is a post-processing (docs/accounting.md, Proposition S10).
@@ -16,7 +16,7 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cd
 
 @dataclass(frozen=True, slots=True)
 class BitSum:
-    """Bin(zeros, a) + Bin(ones, 1 - a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2."""
+    """Law of Bin(zeros, a) + Bin(ones, 1 - a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2."""
 
     zeros: Floats
     ones: Floats
@@ -35,6 +35,7 @@ class BitSum:
         leading, constant = product * (bits - wanted), product * wanted
         root = np.sqrt(linear * linear + 4 * leading * constant)
         large, small = np.abs(linear) + root, np.maximum(2 * leading, 1e-300)
+        # Of the two forms of the root the one without a difference of nearly equal numbers.
         weight = np.where(linear > 0, 2 * constant / large, large / small)
         return np.asarray(np.log(weight), dtype=np.float64)
 
@@ -53,7 +54,7 @@ class BitSum:
         return np.asarray(self.zeros * np.log1p(self.flip * step) + self.ones * second, dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
-        """A few roundings of each bit's argument."""
+        """Bound from a few roundings of each bit's argument."""
         step = np.minimum(np.abs(np.expm1(tilt)), 1.0)
         return np.asarray(16 * UNIT * (self.zeros * self.flip + self.ones) * step, dtype=np.float64)
 
@@ -100,7 +101,7 @@ def _column(counts: Floats, tilt: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class BitPair:
-    """d bits that are 0 under P and 1 under Q, besides other zeros and ones; an `OrderedPair` with rows."""
+    """Pair of laws with d bits that are 0 under P and 1 under Q, besides equal ones; an `OrderedPair` with rows."""
 
     zeros: Floats
     ones: Floats

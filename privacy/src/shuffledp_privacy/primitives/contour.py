@@ -1,4 +1,4 @@
-"""Distribution functions of integer sums of huge size, from their generating function, with an error bound.
+"""Distribution functions of large integer sums from their generating functions, with an error bound.
 
 For a law on the integers with generating function G, a tilt s and N nodes θ_j = 2πj/N,
 (1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus terms that are
@@ -21,17 +21,17 @@ UNIT = 2.0**-53
 """Unit roundoff of a double."""
 
 NEGLIGIBLE = 42.0
-"""Aliases and dropped nodes are below exp(-42), 6e-19, of the scale of the sum; they enter the error bound."""
+"""-ln of the largest alias or dropped node, relative to the sum's scale: exp(-42), 6e-19, enters the error bound."""
 
 _ROUNDING = 64.0
-"""Roundings, in units of `UNIT`, that one term of the sum may have suffered besides those of its phase."""
+"""Rounding error of one term of the sum, in units of `UNIT`, besides that of its phase."""
 
 _MAX_NODES = 2_000_000
 """Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
 
 
 class TiltedLaw(Protocol):
-    """A law on the integers, or one per row, known by its generating function."""
+    """A law on the integers, or one per row, given by its generating function."""
 
     def rows(self, index: NDArray[np.intp]) -> TiltedLaw:
         """The laws of some rows."""
@@ -46,7 +46,7 @@ class TiltedLaw(Protocol):
         """A bound on the absolute rounding error of `cumulant`."""
 
     def condition(self, tilt: Floats) -> Floats:
-        """By how much a rounding of the tilt's parameters is magnified in the modulus and the phase; at least 1."""
+        """Factor by which a rounding of the tilt's parameters grows in the modulus and the phase; at least 1."""
 
     def mean(self, tilt: Floats) -> Floats:
         """Mean of the tilted law."""
@@ -55,13 +55,13 @@ class TiltedLaw(Protocol):
         """Variance of the tilted law."""
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """How far the tilt may still move in the direction `sign`."""
+        """Distance by which the tilt may still move in the direction `sign`."""
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """ln |G(e^{s+iθ}) / G(e^s)|; it must not rise with θ on [0, π]."""
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
-        """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts it is the difference of."""
+        """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts whose difference it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,16 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         piece = _sum(law.rows(part), threshold[part], tilt[part], period[part], nodes[part], cumulative=cumulative)
         value[part], error[part] = piece
         start = stop
+    # In logarithms, because the scale may be e^-1000 and the sum keeps its relative accuracy there.
     total = np.log(np.maximum(value, 1e-300)) + scale
     relative = error / np.maximum(value, 1e-300)
     rounding = 8 * UNIT * (np.abs(scale) + np.abs(tilt * threshold) + 1) + law.cumulant_error(tilt)
-    safe = np.where(relative < 0.5, 2 * relative, np.inf)
+    safe = np.where(relative < 0.5, 2 * relative, np.inf)  # |ln(1 + x)| <= 2 |x| for |x| <= 1/2
     return LogValues(total - safe - rounding, total + safe + rounding)
 
 
 def _period(law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, *, cumulative: bool) -> Floats:
-    """N, odd, for which each alias is below exp(-NEGLIGIBLE) of exp(scale)."""
+    """Period N, odd, for which each alias is below exp(-NEGLIGIBLE) of exp(scale)."""
     deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
     sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1)]
     if cumulative:
@@ -146,7 +147,7 @@ def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, r
 
 
 def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats) -> Floats:
-    """How many nodes on one side have a modulus above exp(-NEGLIGIBLE)."""
+    """Number of nodes on one side with a modulus above exp(-NEGLIGIBLE)."""
     high = np.minimum(9.3 / np.maximum(np.sqrt(law.variance(tilt)), 1e-3), np.pi)
     for _ in range(64):
         above = (law.log_modulus(tilt[:, None], high[:, None])[:, 0] > -NEGLIGIBLE) & (high < np.pi)
@@ -167,7 +168,7 @@ def _sum(
     phase, size = law.phase(column, angle)
     shift = threshold[:, None] * angle
     weight = np.where(active, np.exp(law.log_modulus(column, angle)), 0.0)
-    weight[:, 1:] *= 2.0
+    weight[:, 1:] *= 2.0  # for the nodes at -θ, complex conjugates; N is odd, so that none is at π
     condition = law.condition(tilt)[:, None]
     slack = UNIT * condition * (_ROUNDING + 8 * (size + np.abs(shift)) + 16 * NEGLIGIBLE)
     term = weight * np.exp(1j * (phase - shift))

@@ -1,4 +1,4 @@
-"""ε from δ: the rigorous side of a falling δ(ε) curve.
+"""Inversion of a falling δ(ε) curve: ε at a given δ, rigorous on either side.
 
 A certified ε is a point where the UPPER bound of δ was seen to be small enough, an attained ε one where the
 LOWER bound was seen to be large enough. Because the true curve falls, both are sound whatever rounding or
@@ -15,14 +15,14 @@ from shuffledp_core.errors import CannotCertify, UsageError
 Curve = Callable[[float], float]
 
 TOLERANCE = 1e-6
-"""Relative width of the final bracket, in ε: below what anybody prints."""
+"""Relative width of the final bracket, in ε: below printed precision."""
 
 MAX_STEPS = 200
-"""At least every eighth step halves the bracket; in practice 10 to 15 steps are enough."""
+"""Most steps: at least every eighth halves the bracket; in practice 10 to 15 are enough."""
 
 
 def check_delta(delta: float) -> None:
-    """δ in [1e-12, 1): below it floating point cannot bracket the truth.
+    """Checks that δ is in [1e-12, 1): below it floating point cannot bracket the truth.
 
     Raises:
         UsageError: outside the range, or not a number.
@@ -32,7 +32,7 @@ def check_delta(delta: float) -> None:
 
 
 def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
-    """Smallest ε found in [0, ceiling] with upper(ε) <= delta. Nats; never below the truth.
+    """Finds the smallest ε in [0, ceiling] with upper(ε) <= delta. Nats; never below the truth.
 
     Args:
         upper: an upper bound of δ at each ε >= 0.
@@ -53,11 +53,11 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
             bad, good = good, 2 * good
             if good > 1e4:
                 raise CannotCertify(f"no epsilon up to {good / 2:g} reaches delta {delta:g}")
-    return _narrow(upper, delta, bad, good)[1]
+    return _narrow(upper, delta, bad, good)[1]  # the end whose δ was seen to be small enough
 
 
 def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
-    """Largest ε found in [0, ceiling] with lower(ε) >= delta; 0 if there is none. Nats; never above the truth.
+    """Finds the largest ε in [0, ceiling] with lower(ε) >= delta; 0 if there is none. Nats; never above the truth.
 
     Args:
         lower: a lower bound of δ at each ε >= 0, exact on a concrete dataset.
@@ -75,7 +75,7 @@ def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
         bad = 1.0
         while lower(bad) >= delta and bad < 1e4:
             good, bad = bad, 2 * bad
-    return _narrow(lower, delta, good, bad)[0]
+    return _narrow(lower, delta, good, bad)[0]  # the end whose δ was seen to be large enough
 
 
 def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The law of the sum of everybody's noise: SGDL(r, φ), the difference of two negative binomials NB(r).
+"""Law of the sum of all users' noise: SGDL(r, φ), the difference of two negative binomials NB(r).
 
 Every r > 0, whole or not. E is the total ε of a change by d, nats; HS_E(d) means HS_E(Y || Y + d), which equals
 HS_E(Y || Y - d) by symmetry and rises with d (docs/accounting.md, Propositions S1 and S2). φ is rounded down,
@@ -22,16 +22,16 @@ from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 
 LONGEST_TABLE = 250_000
-"""Lattice points of a tabulated law; building one takes about 0.1 s."""
+"""Most lattice points of a tabulated law; building one takes about 0.1 s."""
 
 LONGEST_SMALL_TABLE = 2_000_000
-"""The same for r < 1, where there is no other way."""
+"""Most lattice points for r < 1, where there is no other way."""
 
 SHORT_TABLE = 10_000
-"""Tables of this length are the fastest way for every r."""
+"""Length up to which a table is the fastest way for every r."""
 
 CONTOUR_FROM = 64.0
-"""r from which the contour sum is used: the law is then close to a Gaussian and few nodes are enough."""
+"""Smallest r for the contour sum: the law is then close to a Gaussian and few nodes are enough."""
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
@@ -41,7 +41,7 @@ def rounded_ratio(epsilon: Fraction) -> float:
 
 
 class SumNoise(Protocol):
-    """What the analysis asks of the honest users' total noise."""
+    """Total noise of the honest users, as the analysis needs it."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
@@ -52,7 +52,7 @@ class SumNoise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SgdlLaw:
-    """SGDL(r, φ) by its generating function [(1-φ)²/((1-φz)(1-φ/z))]^r; a `TiltedLaw`, the same in each row."""
+    """Law SGDL(r, φ) by its generating function [(1-φ)²/((1-φz)(1-φ/z))]^r; a `TiltedLaw`, the same in each row."""
 
     shape: float
     ratio: float
@@ -76,7 +76,7 @@ class SgdlLaw:
         return np.asarray(np.sign(threshold) * np.maximum(above, 0.0), dtype=np.float64)
 
     def _odds(self, tilt: Floats) -> Floats:
-        """α = A/(1-A) for A = φ e^s; 1 - A without cancellation."""
+        """Odds α = A/(1-A) for A = φ e^s; 1 - A without cancellation."""
         gap = self.rest - self.ratio * np.expm1(tilt)
         return np.asarray(self.ratio * np.exp(tilt) / gap, dtype=np.float64)
 
@@ -127,7 +127,7 @@ class SgdlLaw:
 
 @dataclass(frozen=True, slots=True)
 class ShiftedPair:
-    """(Y, Y + d) for Y ~ SGDL(r, φ), r >= 1: an `OrderedPair` with a row for each d."""
+    """Pair (Y, Y + d) for Y ~ SGDL(r, φ), r >= 1: an `OrderedPair` with a row for each d."""
 
     law: SgdlLaw
     distance: Floats
@@ -163,13 +163,13 @@ class ShiftedPair:
         return np.full_like(self.distance, math.sqrt(float(self.law.variance(np.zeros(1))[0])))
 
     def shift(self) -> Floats:
-        """d."""
+        """Difference of the means, d."""
         return self.distance
 
 
 @dataclass(frozen=True, slots=True)
 class ContourNoise:
-    """`SumNoise` for large r."""
+    """`SumNoise` for large r, by contour sums."""
 
     law: SgdlLaw
 
@@ -185,10 +185,10 @@ class ContourNoise:
 
 @dataclass(frozen=True, slots=True)
 class NoNoise:
-    """φ = 0 in double precision (ε above 745): the sum is revealed."""
+    """`SumNoise` for φ = 0 in double precision (ε above 745): the sum is revealed."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """1 from above, nothing from below."""
+        """Trivial bounds: 1 from above, 0 from below."""
         return np.ones_like(epsilon), np.zeros_like(epsilon)
 
     def least(
@@ -197,7 +197,7 @@ class NoNoise:
         delta: Floats | float,  # noqa: ARG002
         clamped: float,  # noqa: ARG002
     ) -> tuple[Floats, Floats]:
-        """No E is enough."""
+        """Trivial bounds: no E is certified."""
         return np.full(len(distance), np.inf), np.zeros(len(distance))
 
 
@@ -208,7 +208,7 @@ def rounded_shape(shape: Fraction) -> float:
 
 @lru_cache(maxsize=16)
 def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
-    """The law SGDL(r, exp(-epsilon)) in the representation that is exact enough and fast.
+    """Law SGDL(r, exp(-epsilon)) in a representation that is exact enough and fast.
 
     Args:
         shape: r = honest users times their share, in (0, 1e9].
@@ -227,7 +227,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
         return ContourNoise(SgdlLaw(size, ratio))
     if size >= 1 and needed > LONGEST_TABLE:
         # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser. Without a
-        # table only what is pure is certified.
+        # table only the pure guarantee is certified.
         needed = table_length(1.0, ratio)
         return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
     if needed > LONGEST_SMALL_TABLE:
@@ -239,7 +239,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
 
 
 def table_length(shape: float, ratio: float) -> int:
-    """Points beyond which less than e^-100 remains: Chernoff's bound at nine tenths of the largest tilt."""
+    """Length of a table beyond which less than e^-100 remains: Chernoff's bound at nine tenths of the largest tilt."""
     rate = -math.log(ratio)
     return math.ceil((100.0 + 1.7 * shape) / (0.9 * rate)) + 8
 

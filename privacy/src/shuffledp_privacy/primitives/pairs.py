@@ -1,4 +1,4 @@
-"""Hockey-stick divergence of two ordered laws on the integers that are known by generating functions.
+"""Hockey-stick divergence of two laws on the integers in likelihood-ratio order, given by generating functions.
 
 P and Q must have a falling likelihood ratio P(y)/Q(y) (docs/accounting.md, Proposition S1: sums of independent
 log-concave variables of which some are shifted upward). Then HS_E(P||Q) = max_t P(Y <= t) - e^E Q(Y <= t),
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from shuffledp_privacy.primitives.contour import Floats, LogValues
 
 TINY = 1e-40
-"""Charged to every upper bound for the mass outside tabulated laws, which is below exp(-100)."""
+"""Added to every upper bound for the mass outside tabulated laws, which is below exp(-100)."""
 
 _NEWTON_STEPS = 60
-"""Newton steps at most; 5 to 10 are usual."""
+"""Most Newton steps; 5 to 10 are usual."""
 
 _QUICK_STEPS = 12
-"""Steps that may be taken on ln HS."""
+"""Most steps on ln HS, before steps on HS itself."""
 
 _UNNOTICED = 1e-9
-"""Share of HS that doubt about a few points may add without a closer look at their mass."""
+"""Share of HS that points in doubt may add without a closer look at their mass."""
 
 _OVERSHOOTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 """Relative enlargements of a solved ε that are tried, in turn, until its δ is verified from above."""
@@ -58,7 +58,7 @@ class OrderedPair(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """HS_E(P||Q) from both sides, and the slope information of the best threshold."""
+    """Bounds of HS_E(P||Q) from both sides, with ln P and ln Q at the best threshold for its slope."""
 
     upper: Floats
     lower: Floats
@@ -76,7 +76,7 @@ class _Edge:
 
 
 class _Bracket:
-    """Rows of low < high with their log ratios, narrowed until low is the last with a ratio of at least ε."""
+    """Brackets low < high with their log ratios, narrowed until low is the last with a ratio of at least ε."""
 
     def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
         self.pair, self.epsilon = pair, epsilon
@@ -85,7 +85,7 @@ class _Bracket:
         self.at_low, self.at_high = pair.log_ratio(self.low), pair.log_ratio(self.high)
 
     def widen(self, reach: float) -> bool:
-        """Moves every row that lies to one side of its edge; whether there was any."""
+        """Moves every row that lies to one side of its edge; True if there was any."""
         too_high = self.at_low.low < self.epsilon
         moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
         down, up = moved[too_high[moved]], moved[~too_high[moved]]
@@ -99,7 +99,7 @@ class _Bracket:
         return bool(moved.size)
 
     def halve(self) -> bool:
-        """Halves every row that is wider than 1; whether there was any."""
+        """Halves every row that is wider than 1; True if there was any."""
         wide = np.flatnonzero(self.high - self.low > 1.0)
         if not wide.size:
             return False
@@ -122,7 +122,7 @@ def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
 
 
 def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
-    """By a bracket around the guess, widened, then halved."""
+    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then halved."""
     bracket = _Bracket(pair, epsilon)
     for doubling in range(64):
         if not bracket.widen(2.0 ** (doubling + 1)):
@@ -133,7 +133,7 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
 
 
 def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]) -> Floats:
-    """P(Y <= t + R) where the ratio at t + R is certainly smaller than e^E, else 1; only for rows that matter."""
+    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio at t + R is certainly below e^E, else 1."""
     mass = np.ones_like(best)
     rows = np.flatnonzero(matters)
     if rows.size:
@@ -145,7 +145,7 @@ def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: ND
 
 
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
-    """HS_E(P||Q) for each row, E >= 0 in nats (total), bracketed; shape (rows,).
+    """Brackets HS_E(P||Q) for each row, E >= 0 in nats (total); shape (rows,).
 
     At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above it exceed
     e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of their mass, and all
@@ -158,6 +158,7 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     excess = np.clip(edge.outside.high - epsilon, 0.0, 1.0)
     error = np.expm1(lack) + excess
     with np.errstate(over="ignore"):
+        # Any threshold gives a true lower bound; the upper one is charged below for a threshold that is not the best.
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0))
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
     upper += error * _mass_in_doubt(pair, epsilon, edge.last, error > _UNNOTICED * upper) + TINY
@@ -169,7 +170,7 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
     """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
 
     Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the probability that
-    somebody's noise is cut. Certified is inf where no E is enough, and never below the truth; attained is the
+    some user's noise is clamped. Certified is inf where no E is enough, and never below the truth; attained is the
     E below which the lower bound of HS exceeds δ (c plays no part in it), never above the truth.
     Source: docs/accounting.md, Propositions S4 and S6.
     """
@@ -178,6 +179,7 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
     solved, attained = _newton(pair, goal, cut)
     certified = np.full(pair.count(), np.inf)
     open_rows = np.flatnonzero(np.isfinite(solved))
+    # Newton only proposes: what is certified is an E whose upper bound was seen to be small enough.
     for overshoot in _OVERSHOOTS:
         if not open_rows.size:
             break

@@ -1,4 +1,4 @@
-"""The largest value of a function of one or two whole numbers, certified by monotone bounds and branching.
+"""Certified maximum of a function of one or two whole numbers, by monotone bounds and branching.
 
 Metric privacy asks for the worst distance d of up to 1e5 or more, rr-shuffle besides for the worst number j of
 ones among the other bits. A box of (d, j) is done when a bound over the whole box is below the wanted number;
@@ -21,7 +21,7 @@ _AT_ONCE = 512
 """Boxes bounded in one call."""
 
 _FEW = 256
-"""Points that are all evaluated, without any slack."""
+"""Number of points up to which all are evaluated, without any slack."""
 
 _MOST = 1_500
 """Boxes bounded before those that are left are taken as they are: speed costs tightness, never soundness."""
@@ -54,11 +54,11 @@ class Boxes:
 
     @property
     def points(self) -> NDArray[np.bool_]:
-        """Which boxes are a single point."""
+        """Mask of the boxes that are a single point."""
         return np.asarray((self.d_low == self.d_high) & (self.j_low == self.j_high), dtype=np.bool_)
 
     def cut(self, compositions: int) -> Boxes:
-        """Each box halved on the side where more is lost: ln d, or half the share of compositions."""
+        """Halves each box on the side where more is lost: ln d, or half the share of compositions."""
         along = np.log(self.d_high / self.d_low)
         across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)
         by_d = (self.d_high > self.d_low) & ((along >= across) | (self.j_low == self.j_high))
@@ -87,13 +87,13 @@ def certified_maximum(
     needed: Callable[[Boxes], Floats],
     compositions: int = 0,
 ) -> float:
-    """A number not below max f, and hardly above max(f, start (1 + slack)).
+    """Upper bound of max f, hardly above max(f, start (1 + slack)).
 
     Args:
         boxes: a cover of all points.
-        start: a value that f is believed to reach; it decides tightness only.
+        start: a value that f is believed to reach; it affects tightness only.
         slack: relative.
-        holds: whether f <= target is certain on the whole of each box; monotone in the target.
+        holds: mask of the boxes on all of which f <= target is certain; monotone in the target.
         needed: a bound of f on each box, tight where it is one point.
         compositions: range of j, for deciding how to cut.
     """
@@ -111,7 +111,7 @@ def certified_maximum(
             left = rest.joined(open_boxes)
             return max(target, float(needed(left).max())) if len(left) else target
         single = open_boxes.points
-        if single.any():
+        if single.any():  # nothing left to cut: the target is raised, and boxes that are done stay done
             target = max(target, float(needed(open_boxes.take(single)).max()))
         boxes = rest.joined(open_boxes.take(~single).cut(compositions))
         if not np.isfinite(target):

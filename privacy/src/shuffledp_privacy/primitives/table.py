@@ -1,4 +1,4 @@
-"""The law SGDL(r, φ) tabulated point by point, for sums of moderate size and any real r > 0.
+"""Tables of the law SGDL(r, φ), point by point, for sums of moderate size and any real r > 0.
 
 With ρ_m = P(m)/P(m-1) the law satisfies ρ_m = φ(m-1+r) / ((1+φ²)m - φ(m+1-r)ρ_{m+1}); run downward from a
 bracket of ρ at the far end the recurrence contracts, so it is started anywhere in the bracket and its error is
@@ -24,7 +24,7 @@ _STEP_ERROR = 16 * UNIT
 
 @dataclass(frozen=True, slots=True)
 class NoiseTable:
-    """P(0..W) and P(Y >= m), m = 0..W, as logarithms with one common error `margin`; a `SumNoise`."""
+    """Table of ln P(0..W) and ln P(Y >= m), m = 0..W, with one common error `margin`; a `SumNoise`."""
 
     shape: float
     ratio: float
@@ -34,7 +34,7 @@ class NoiseTable:
 
     @property
     def last(self) -> int:
-        """W."""
+        """Largest tabulated point W."""
         return len(self.log_pmf) - 1
 
     def mass(self, point: Floats) -> LogValues:
@@ -76,7 +76,7 @@ class NoiseTable:
         return self._bisect(distance, delta, clamped)
 
     def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-        """r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""
+        """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""
         peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
         left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
         right = self._edge(steps, epsilon, 1, np.floor(steps / 2))
@@ -105,7 +105,7 @@ class NoiseTable:
         return low
 
     def _bisect(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
-        """Both inverses for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
+        """Inverts both bounds for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
         steps = distance.astype(np.float64)
         peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
         with np.errstate(over="ignore"):
@@ -138,7 +138,7 @@ class NoiseTable:
 
 @dataclass(frozen=True, slots=True)
 class TablePair:
-    """(Y, Y + d) for a tabulated Y with r >= 1: an `OrderedPair` with a row for each d."""
+    """Pair (Y, Y + d) for a tabulated Y with r >= 1: an `OrderedPair` with a row for each d."""
 
     table: NoiseTable
     distance: Floats
@@ -177,13 +177,13 @@ class TablePair:
         return np.full_like(self.distance, deviation)
 
     def shift(self) -> Floats:
-        """d."""
+        """Difference of the means, d."""
         return self.distance
 
 
 @lru_cache(maxsize=8)
 def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
-    """SGDL(r, φ) on 0..length with a stated relative error. Pure; r > 0, 0 < φ < 1, length >= 1.
+    """Tabulates SGDL(r, φ) on 0..length with a stated relative error. Pure; r > 0, 0 < φ < 1, length >= 1.
 
     The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m ratios make
     P(m), so the margin is the number of points times the largest error. Source: Propositions S2 and S3.
@@ -202,13 +202,13 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
 
 
 def _recurrence(shape: float, ratio: float, first: int, length: int) -> tuple[Floats, Floats, float]:
-    """ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error of a ρ_m there."""
+    """Runs the recurrence: ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error of a ρ_m."""
     ratios, tails = np.zeros(length + 1), np.ones(length + 1)
     square = 1.0 + ratio * ratio
     below = 1.0 - shape
     following, stack = ratio, 1.0 / (1.0 - ratio)
     error, worst = abs(below) / first, 0.0
-    for m in range(first, 0, -1):
+    for m in range(first, 0, -1):  # downward, where the recurrence contracts; upward the other solution would take over
         current = ratio * (m - below) / (square * m - ratio * (m + below) * following)
         error = error * abs(m + below) / (m - below) * current * following + _STEP_ERROR
         if m <= length:

@@ -1,4 +1,4 @@
-"""Shared primitives: binomial laws on rigorous windows, their tails, and outward rounding.
+"""Binomial laws on rigorous windows, their tails, and outward rounding.
 
 Conventions for every certified number (docs/accounting.md, K0):
 * a law is kept on a window whose outside mass is at most a stated `tail`, which the caller ADDS to δ;
@@ -19,25 +19,25 @@ from shuffledp_core.errors import UsageError
 Floats = NDArray[np.float64]
 
 TAIL = 1e-30
-"""Mass a window may leave out on each side: far below the smallest δ anybody certifies (1e-12)."""
+"""Largest mass outside a window on each side: far below the smallest δ that is certified (1e-12)."""
 
 MARGIN = 1e-8
 """Relative outward margin. A window pmf is off by at most 2e-9 (see `binomial_window`), sums by N 2^-53."""
 
 SHORT = 512
-"""Entries up to which a law is convolved directly."""
+"""Largest number of entries for which a law is convolved directly."""
 
 MAX_TRIALS = 4 * 10**18
 """Largest number of trials: beyond it integers lose exactness in int64."""
 
 
 def up(value: float) -> float:
-    """`value` rounded outward for a certified number: never below the exact one. Any non-negative value."""
+    """Rounds a certified number outward: never below the exact one. Any non-negative value."""
     return math.nextafter(value * (1.0 + MARGIN), math.inf) if value > 0.0 else 0.0
 
 
 def down(value: float) -> float:
-    """`value` rounded for an attained number: never above the exact one. Any non-negative value."""
+    """Rounds an attained number inward: never above the exact one. Any non-negative value."""
     return max(0.0, math.nextafter(value * (1.0 - MARGIN), 0.0))
 
 
@@ -121,13 +121,14 @@ def binomial_window(trials: int, probability: float, tail: float = TAIL, complem
     right = np.cumsum(np.log((trials - above) / (above + 1.0) * odds))
     left = np.cumsum(np.log(below / (trials - below + 1.0) / odds))
     pmf = np.exp(np.concatenate([left[::-1], np.zeros(1), right]))
+    # Normalised on the window: every entry grows by the mass left out, at most 2 tail of itself; none shrinks.
     pmf /= pmf.sum()
     steps = max(mode - low, high - mode) + 1
     return Window(low, pmf, 0.0 if low == 0 and high == trials else tail, 80 * steps * 2.0**-53)
 
 
 def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
-    """The law of the sum of two independent integers, and a bound on the error of any partial sum of it.
+    """Law of the sum of two independent integers, and a bound on the error of any partial sum of it.
 
     By FFT. Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2: a transform of N = 2^t
     points has relative 2-norm error at most t η, η below 8 units of roundoff u. No transform of a law exceeds
@@ -158,7 +159,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
 
 
 def chords(window: Window, spacing: int) -> tuple[Floats, Floats]:
-    """Nodes and weights of a coarser law that is LARGER in convex order, same mean: Σ w g(x) >= E g(X).
+    """Coarser law, LARGER in convex order, of the same mean: Σ w g(x) >= E g(X).
 
     Each point's mass is split between the two nodes around it so that its mean is kept (K0, chords). For
     every convex g the new mean is an upper bound of the mean over the window. spacing >= 1; 1 changes nothing.
@@ -181,7 +182,7 @@ def chords(window: Window, spacing: int) -> tuple[Floats, Floats]:
 
 
 def cells(window: Window, spacing: int) -> tuple[Floats, Floats]:
-    """Means and masses of cells of `spacing` points: SMALLER in convex order: Σ w g(mean) <= E g(X) (Jensen).
+    """Coarser law of cell means, SMALLER in convex order: Σ w g(mean) <= E g(X) (Jensen).
 
     Returns:
         (means, weights), both of one shape; cells of no mass are left out.

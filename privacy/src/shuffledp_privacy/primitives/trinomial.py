@@ -1,4 +1,4 @@
-"""The positive part of a linear form in two cells of a multinomial, from both sides, at any number of trials.
+"""Mean positive part of a linear form in two cells of a multinomial, from both sides, at any number of trials.
 
     E[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
 
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window
 
 NODES_PER_DEVIATION = 80
-"""At least half as many nodes a standard deviation: adds at most 1/(6 * 40²) = 1e-4 to a variance, 5e-5 to ε."""
+"""Nodes per standard deviation, at least half as many: adds at most 1/(6 * 40²) = 1e-4 to a variance, 5e-5 to ε."""
 
 WORK = 3_000_000
 """Probabilities computed for one table, about 0.1 s: decides how many rows have a law of b of their own."""
 
 ROUNDING = 2.0**-48
-"""α, β and z are known to 2^-50 relatively. What is added and subtracted from them is moved outward, term by term."""
+"""Relative outward margin: α, β and z are known to 2^-50, and the terms added and subtracted are moved one by one."""
 
 Indices = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class TrinomialTable:
         fall = self._gather(self.slope_left, row, left + 1) * (1.0 - part) * self.step
         value = np.maximum(self._gather(self.mean, row, left) + rise, self._gather(self.mean, row, left + 1) - fall)
         total = (value + beyond) @ np.maximum(self.below, 0.0)
-        if (self.below < 0.0).any():
+        if (self.below < 0.0).any():  # a negative weight asks for the opposite bound: the upper one is subtracted
             row = np.searchsorted(self.anchor, self.a, side="right") - 1
             t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
             left, part, beyond = self._locate(row, t)
@@ -92,11 +92,11 @@ class TrinomialTable:
         return (gained - z[..., np.newaxis] * (1 - margin)) / beta[..., np.newaxis]
 
     def _shift(self, row: Indices, margin: float) -> Floats:
-        """The mean of the trials by which an anchor differs, enlarged: added for the upper, taken off for the lower."""
+        """Mean of the trials by which an anchor differs, enlarged: added for the upper, taken off for the lower."""
         return self.ratio * (self.a - self.anchor[row]) * (1 + margin)
 
     def _locate(self, row: Indices, t: Floats) -> tuple[Indices, Floats, Floats]:
-        """Column to the left, fraction of a step beyond it, and what lies beyond the last column."""
+        """Column to the left, fraction of a step beyond it, and distance beyond the last column."""
         position = (t - self.first[row]) / self.step
         last = self.mean.shape[1] - 1
         inside = np.clip(position, 0.0, float(last))
@@ -119,7 +119,7 @@ def trinomial_table(
         ratio: q/(1-q), and `ratio_rest` = (1-2q)/(1-q), passed because the caller has them exactly.
         ratio_rest: see `ratio`.
         tail: mass each window may leave out on each side.
-        work: number of probabilities to compute at most, about; more is tighter.
+        work: largest number of probabilities to compute, about; more is tighter.
     """
     window = binomial_window(trials, q, tail)
     a, above, below = _rows(window, _spacing(trials * q * (1.0 - q)))

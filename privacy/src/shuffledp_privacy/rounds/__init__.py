@@ -1,1 +1,1 @@
-"""Several rounds on the same people: composition, subsampling and privacy filters (C1 to C7, C12 to C17)."""
+"""Bounds for several rounds on the same people: composition, subsampling, filters (C1 to C7, C12 to C17)."""

@@ -1,4 +1,4 @@
-"""Several rounds on the same people: what they leak together.
+"""Composition of several rounds on the same people.
 
 Each round's certified curve is put on a grid as a privacy loss distribution and convolved (docs/accounting.md,
 propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
@@ -48,7 +48,7 @@ METRIC_STEPS = 100
 """Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`."""
 
 MOST_SHARES = 64
-"""Rounds beyond which splitting δ equally is never worth its evaluations."""
+"""Most rounds for which δ is split equally; beyond, it is never worth its evaluations."""
 
 LARGEST_TIMES = 10**6
 """Most repetitions of one round."""
@@ -78,7 +78,7 @@ class Round:
 
 @singledispatch
 def grows_with_distance(spec: object) -> bool:
-    """Whether the curve at distance d + 1 is nowhere below the one at d (proposition C7).
+    """True if the curve at distance d + 1 is nowhere below the one at d (proposition C7).
 
     Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
     """
@@ -95,14 +95,14 @@ def _(spec: object) -> bool:  # noqa: ARG001
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
-    """d_max of all rounds together: the largest |x - x'| that some round's domain and setting allow, at least 1."""
+    """Largest distance of all rounds together: |x - x'| that some round's domain and setting allow, at least 1."""
     limits = [r.setting.max_distance for r in rounds]
     domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
     return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
 
 
 def _at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """The rounds, each stated for the largest distance of all that its own domain allows (proposition C7)."""
+    """States each round for the largest distance of all that its own domain allows (proposition C7)."""
     d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
     for item in rounds:
         stated = _stated_for(item, min(d_max, _widest(item, d_max)))
@@ -123,12 +123,12 @@ def _stated_for(item: Round, distance: int) -> Round:
 
 
 def _widest(item: Round, otherwise: int) -> int:
-    """The largest |x - x'| in the round's domain; `otherwise` where the spec has none and distances do not matter."""
+    """Largest |x - x'| in the round's domain; `otherwise` where the spec has none and distances do not matter."""
     return max(1, int(getattr(item.spec, "domain", otherwise + 1)) - 1)
 
 
 def _curve(item: Round, low: int, high: int) -> Curve:
-    """δ at ε >= 0 of one round for a change by any distance in low..high, or as far as its domain goes."""
+    """Curve at ε >= 0 of one round for a change by any distance in low..high, or as far as its domain goes."""
     widest = _widest(item, high)
     near = _unsampled(item, low if low <= widest else 1, min(high, widest))
     if item.rate == 1:
@@ -193,7 +193,7 @@ def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
 
 
 def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
-    """What an interval's curve depends on: its end alone where all curves grow with the distance."""
+    """Distances on which an interval's curve depends: its end alone where all curves grow with the distance."""
     return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
 
 
@@ -211,7 +211,7 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
 
 
 def _pure(item: Round) -> float:
-    """The ε one round keeps at δ = 0, on a random subset if it has one; `math.inf` for none (proposition C6)."""
+    """Pure ε of one round, on a random subset if it has one; `math.inf` for none (proposition C6)."""
     found = _pure_unsampled(item.spec, item.setting)
     # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
     if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
@@ -221,7 +221,7 @@ def _pure(item: Round) -> float:
 
 
 def _pure_unsampled(spec: object, setting: Setting) -> float:
-    """The ε at δ = 0 from the round's own analysis or from the local view; `math.inf` for none."""
+    """Pure ε from the round's own analysis or from the local view; `math.inf` for none."""
     found = math.inf
     for question in (epsilon_bounds, corrupted_bounds):
         try:
@@ -276,7 +276,7 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
 
 
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
-    """ε of all rounds together at δ, from both sides.
+    """Bounds of ε for all rounds together at δ, from both sides.
 
     Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the largest that
     one round alone attains without subsampling, hence far below for many rounds. Nats, >= 0, per unit of
@@ -300,7 +300,7 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
 
 
 def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> float:
-    """The certified ε of all rounds together at δ; arguments, unit and errors as in `compose_bounds`.
+    """Certified ε of all rounds together at δ; arguments, unit and errors as in `compose_bounds`.
 
     Fewer `steps` are faster and looser, never unsound (`loss_distribution.compose_curves`).
     """
@@ -311,7 +311,7 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
-    """The certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
+    """Certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
 
     Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
 
@@ -334,6 +334,7 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
             return _composed(rounds, 1, d_max, scale).delta(epsilon)
         return worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
 
+    # The grid is made for one δ: a first answer tells which, a second is read on a grid made for it. Both are sound.
     coarse = resolved_at(1e-6)
     if coarse >= 1e-7:
         return coarse

@@ -1,4 +1,4 @@
-"""The worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7). Pure."""
+"""Worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7). Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COVER_TOLERANCE = 0.01
 
 
 def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
-    """An upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
+    """Upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
 
     `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
     one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.

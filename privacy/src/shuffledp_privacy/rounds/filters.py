@@ -1,4 +1,4 @@
-"""Privacy filters: what rounds cost together whose parameters may depend on the results of earlier rounds.
+"""Privacy filters: total cost of rounds whose parameters may depend on the results of earlier rounds.
 
 Each filter gives a round a cost that does not depend on the other rounds, and costs are added up (docs/accounting.md,
 propositions C13 to C15). One counts a round as a Gaussian mechanism that is nowhere better, the other as a pure
@@ -27,10 +27,10 @@ UPWARD: Final = 1 + 2.0**-50
 """Covers the handful of roundings in one elementary formula."""
 
 SMALLEST_DELTA: Final = 1e-12
-"""No budget below it: floating point cannot bracket the truth of a round's curve there."""
+"""Smallest δ of a budget: below it floating point cannot bracket the truth of a round's curve."""
 
 LARGEST_VARIANCE: Final = 1e12
-"""Gaussian costs above it count as infinite."""
+"""Largest Gaussian cost: above it the cost counts as infinite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +46,12 @@ class Curve:
     deltas: NDArray[np.float64]
 
     def delta(self, epsilon: float) -> float:
-        """δ at ε (nats, >= 0) by chords, rounded up."""
+        """Upper bound of δ at ε (nats, >= 0), by chords."""
         excess = math.expm1(min(epsilon, 700.0)) * (1 - 2.0**-50)
         return min(1.0, float(np.interp(excess, self.excess, self.deltas)) * UPWARD)
 
     def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Slopes m and intercepts c of lines c - m e^ε: the hull's pieces, each a bound where it is one (C3)."""
+        """Slopes m and intercepts c of the hull's pieces c - m e^ε; the curve never exceeds their maximum (C3)."""
         kept = _hull(self.excess, self.deltas)
         at, values = self.excess[kept], self.deltas[kept]
         slopes = np.append((values[:-1] - values[1:]) / (at[1:] - at[:-1]), 0.0)
@@ -74,7 +74,7 @@ def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]
 
 
 def gaussian_cost(curve: Curve, leak: float) -> float:
-    """Least s found, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, is nowhere below the curve.
+    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates the curve.
 
     0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source: C14.
     """
@@ -98,14 +98,14 @@ def gaussian_cost(curve: Curve, leak: float) -> float:
 
 
 def pure_cost(curve: Curve, leak: float) -> float:
-    """Least ε found, from above, for which the curve is at most `leak` ε there. Nats, >= 0. Source: C15."""
+    """Least ε, from above, at which the curve is at most `leak` ε. Nats, >= 0. Source: C15."""
     if curve.deltas[0] <= 0:
         return 0.0
     return _least(lambda epsilon: curve.delta(epsilon) <= leak * epsilon, 700.0)
 
 
 def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
-    """ε of N(0, 1) against N(√s, 1) that leaks `leaked` besides, at δ; rounded up, `math.inf` where there is none."""
+    """ε at δ of N(0, 1) against N(√s, 1) with a leak of `leaked`; rounded up, `math.inf` where there is none."""
     left = (delta - leaked) * (1 - 2.0**-50)
     if s == 0 and left >= 0:
         return 0.0
@@ -118,7 +118,7 @@ def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
 
 
 def _least(fits: Callable[[float], bool], most: float) -> float:
-    """The smallest positive x found for which a monotone condition holds, from above; `math.inf` beyond `most`."""
+    """Smallest positive x for which a monotone condition holds, from above; `math.inf` beyond `most`."""
     low, high = -60.0, math.log(most)
     if not fits(math.exp(high)):
         return math.inf
@@ -128,12 +128,12 @@ def _least(fits: Callable[[float], bool], most: float) -> float:
             high = middle
         else:
             low = middle
-    return math.exp(high)
+    return math.exp(high)  # the end at which the condition was seen to hold
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a round, or several together, cost in each of the filters: s, and ε in nats. `math.inf`: too much."""
+    """Cost of a round, or of several together, in each of the filters: s, and ε in nats. `math.inf`: too much."""
 
     gaussian: float
     pure: float
@@ -142,13 +142,13 @@ class Price:
         return Price((self.gaussian + other.gaussian) * UPWARD, (self.pure + other.pure) * UPWARD)
 
     def times(self, count: int) -> Price:
-        """As often, one after the other."""
+        """Cost of `count` such rounds, one after the other."""
         return Price(self.gaussian * count * UPWARD, self.pure * count * UPWARD)
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Both filters of one budget, ε at δ in total; made by `of`. The leaks are δ for each unit of cost."""
+    """Both filters of one budget, ε at δ in total; made by `of`. The leaks are δ per unit of cost."""
 
     epsilon: float
     delta: float
@@ -157,7 +157,7 @@ class Filters:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Self:
-        """The filters of a budget: they depend on it alone.
+        """Makes the filters of a budget, on which alone they depend.
 
         Raises:
             UsageError: ε not above 0 and finite, δ not between 0 and 1.
@@ -169,15 +169,16 @@ class Filters:
             raise CannotCertify(f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger delta")
         parts = among_filters(delta)
         kept = parts.gaussian - parts.leak
+        # The largest total cost that this filter admits; the leak is spread evenly over it.
         most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
         return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
     def price(self, curve: Curve) -> Price:
-        """What a round with this curve costs."""
+        """Cost of a round with this curve in both filters."""
         return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
 
     def spent(self, total: Price) -> tuple[float, str]:
-        """ε in all for rounds of this total price, and the proposition: at most `epsilon` where a filter admits it."""
+        """Total ε of rounds of this total price, and its proposition; at most `epsilon` where a filter admits it."""
         leaked = total.gaussian * self.gaussian_leak * UPWARD
         gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
         if gaussian <= total.pure:

@@ -1,4 +1,4 @@
-"""From a certified privacy curve to a composable privacy loss distribution, with every rounding accounted for.
+"""Privacy loss distributions from certified privacy curves, composable, with every rounding accounted for.
 
 The steps (docs/accounting.md, propositions C1 to C4), each never below the truth:
 1. probe the curve to find where it becomes negligible, and choose the grid;
@@ -23,7 +23,7 @@ from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 from shuffledp_privacy.splitting import beyond_grid
 
 SMALLEST_DELTA = 1e-13
-"""Single rounds are certified down to 1e-12; nobody asks for less of several."""
+"""Smallest δ that is resolved: single rounds are certified down to 1e-12, and several need no less."""
 
 STEPS = 800
 """Grid steps on [0, ε_hi] for the average round; of the outer two thirds only some are evaluated."""
@@ -42,14 +42,14 @@ _PROBES = np.geomspace(1e-7, 80.0, 18)
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A curve at ε >= 0 (nats) that is used `times` times."""
+    """A curve at ε >= 0 (nats) of a round that is run `times` times."""
 
     curve: Curve
     times: int
 
 
 def _reach(curve: Curve, tail: float) -> float:
-    """The ε beyond which the curve is below `tail`, or as low as it gets."""
+    """Smallest ε, about, beyond which the curve is below `tail`, or as low as it gets."""
     probes = _PROBES
     for _ in range(2):
         deltas = curve(probes)
@@ -74,14 +74,14 @@ def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
 
 
 def _nodes(top: int) -> NDArray[np.int64]:
-    """0 to top: all in the inner third, where nearly all mass is, then every second, then every fourth."""
+    """Grid nodes 0 to top: all in the inner third, where nearly all mass is, then every second, then every fourth."""
     inner, middle = top // 3, 2 * top // 3
     nodes = (*range(inner), *range(inner, middle, 2), *range(middle, top, 4), top)
     return np.array(nodes, dtype=np.int64)
 
 
 def _law(item: Repeated, gap: float, top: int) -> LossLaw:
-    """Connect the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to C4).
+    """Connects the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to C4).
 
     The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the total
     may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.
@@ -91,6 +91,7 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     """
     above = _nodes(top)
     epsilons: NDArray[np.float64] = gap * above.astype(np.float64)
+    # The truth falls in ε: where a bound at a smaller ε is better, it holds here as well.
     upper = np.minimum.accumulate(np.clip(item.curve(epsilons * (1 - ROUNDING)), 0.0, 1.0))
     nodes = np.concatenate((-above[:0:-1], above))
     deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
@@ -122,11 +123,11 @@ def _check(rounds: Sequence[Repeated], delta: float) -> None:
 
 
 def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS) -> Composed:
-    """The adaptive composition of the curves, resolved well at the given δ.
+    """Composes the curves adaptively, resolved well at the given δ.
 
     Args:
         rounds: at least one.
-        delta: the δ at which the answer will be read; decides the grid, not the soundness.
+        delta: the δ at which the answer will be read; affects the grid, not the soundness.
         steps: grid steps on [0, ε_hi] for the average round; fewer are faster and looser, never unsound.
 
     Raises:

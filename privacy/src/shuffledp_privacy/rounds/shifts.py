@@ -1,4 +1,4 @@
-"""Rounds that add log-concave noise to a sum: under metric adjacency their largest distance is the worst.
+"""Composition of rounds that add log-concave noise to a sum: under metric adjacency the largest distance is worst.
 
 The unclamped noises of all rounds are composed at d_max alone; what clamping costs is added once
 (docs/accounting.md, Proposition C12). No other distance has to be looked at.
@@ -23,7 +23,7 @@ from shuffledp_privacy.sums.common import NoisySum
 
 @singledispatch
 def noisy_sum(spec: object, setting: Setting) -> NoisySum | None:
-    """The noise of a round that adds log-concave noise to a sum; None for any other round."""
+    """Noise of a round that adds log-concave noise to a sum; None for any other round."""
     found = registered(noisy_sum, spec)
     return None if found is None else found(spec, setting)
 
@@ -41,19 +41,19 @@ def _(spec: SGDLShuffle, setting: Setting) -> NoisySum | None:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """Several such rounds and how often each is run, all at the same largest distance."""
+    """Several such rounds with their repetitions, all at the same largest distance."""
 
     sums: tuple[NoisySum, ...]
     times: tuple[int, ...]
 
     @property
     def lost(self) -> float:
-        """Σ of the δ that clamping costs each run at most, rounded up; may be 1 or more."""
+        """Sum of the δ that clamping costs each run at most, rounded up; may be 1 or more."""
         each = [times * item.least_delta() for item, times in zip(self.sums, self.times, strict=True)]
         return sum(each) * (1 + 2.0**-50 * (len(each) + 1))
 
     def composed(self, delta: float, steps: int) -> Composed:
-        """The unclamped noises at d_max, composed; resolved well at δ."""
+        """Composition of the unclamped noises at d_max, resolved well at δ."""
         return compose_curves(
             [Repeated(item.unclamped, times) for item, times in zip(self.sums, self.times, strict=True)], delta, steps
         )

@@ -1,4 +1,4 @@
-"""Privacy amplification by taking a fixed-size random subset of the users before shuffling.
+"""Privacy amplification by a fixed-size random subset of the users before shuffling.
 
 Source: Koskela et al. 2021, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and Gaboardi 2018.
 docs/accounting.md, proposition C5. Everything here works on privacy curves at epsilon >= 0; the other half
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 
 Curve: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""δ at each ε >= 0 (nats), same shape, never below the truth for either order of the two neighbours."""
+"""A function from ε >= 0 (nats) to δ, same shape, never below the truth for either order of the two neighbours."""
 
 ROUNDING = 2.0**-50
 """Relative outward margin for the handful of roundings in one elementary formula."""
 
 
 def check_rate(rate: Fraction) -> None:
-    """Refuse a sampling rate outside (0, 1]; raises UsageError."""
+    """Checks that a sampling rate is in (0, 1]; raises UsageError otherwise."""
     if not 0 < rate <= 1:
         raise UsageError(f"the sampling rate must be above 0 and at most 1, not {rate}")
 
 
 def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) -> Curve:
-    """The curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
+    """Curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
 
     With u = e^ε, u' = 1 + (u - 1)/γ, β = u/u' it is the smaller of γ f(u) and γ (β f(u') + (1 - β) F(u')), where f
     and F bound the mechanism on every dataset of the subset's size; γ f(u') where f = F (proposition C5). Never
@@ -38,8 +38,8 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
 
     Args:
         curve: f, for the change of one report that is asked about, in both orders.
-        anyone: F >= f, for the change of one report into any other, in both orders: that is what another user
-            drawn in the changed one's place amounts to. None where f covers that.
+        anyone: F >= f, for the change of one report into any other, in both orders: another user drawn in the
+            changed one's place amounts to that. None where f covers it.
         rate: γ, the largest probability that the changed user is in the subset, given what the adversary
             knows. With t colluding users among n and m drawn, that is at most m / (n - t).
 
@@ -52,7 +52,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
     gamma, others = float(rate), float(1 - rate)
 
     def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        inner = np.log1p(np.expm1(epsilons) / gamma) * (1 - ROUNDING)
+        inner = np.log1p(np.expm1(epsilons) / gamma) * (1 - ROUNDING)  # down: the curve falls
         near = curve(inner)
         if anyone is not None:
             # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
@@ -66,7 +66,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
 
 
 def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
-    """ε of a pure ε-private mechanism on a random subset: ln(1 + γ(e^ε - 1)), rounded up. Nats, >= 0.
+    """Amplified ε of a pure ε-DP mechanism on a random subset: ln(1 + γ(e^ε - 1)), rounded up. Nats, >= 0.
 
     Raises:
         UsageError: if the rate is not in (0, 1].
@@ -79,7 +79,7 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
 
 
 def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2). Same shape."""
+    """Reflects a curve: δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2). Same shape."""
     # -expm1(-ε) + e^-ε δ: no cancellation, so that a narrow curve keeps its digits.
     mirrored = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
     return np.minimum(mirrored * (1 + ROUNDING), 1.0)

@@ -1,4 +1,4 @@
-"""Privacy loss distributions convolved under an exponential tilt, so that δ of any size keeps its digits. Pure.
+"""Convolution of privacy loss distributions under an exponential tilt, so that δ of any size keeps its digits. Pure.
 
 A Fourier transform errs by about 1e-16 of the largest entries. Untilted, that error is absolute in δ, grows with the
 number of rounds, and hides every δ below it. Here the laws are first multiplied by e^(θ loss), θ such that the tilted
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 UNIT = 2.0**-53
 
 NEGLIGIBLE = 42.0
-"""-ln of the tilted mass that may lie outside the window on each side."""
+"""-ln of the largest tilted mass outside the window on each side."""
 
 LARGEST_EXPONENT = 300.0
-"""θ times the largest loss of one round is at most this: keeps every power within a double's range."""
+"""Largest θ times the largest loss of one round: keeps every power within a double's range."""
 
 RAISED = 2.0**-42
 """Relative outward margin on each tilted mass: its exponent has up to about 2 * `LARGEST_EXPONENT` units of error."""
@@ -32,14 +32,14 @@ STEP = 1e-10
 """Relative step by which an ε is moved up for the rounding of the two ways in which its δ is computed."""
 
 TRIES = 4
-"""Tilts tried for one ε; the first is nearly always good enough."""
+"""Most tilts tried for one ε; the first is nearly always good enough."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """The loss of one round, a whole multiple of the grid's gap, and how often the round is run.
+    """Privacy loss distribution of one round on multiples of the grid's gap, and how often the round is run.
 
     Attributes:
         nodes: multiples, ascending.
@@ -56,7 +56,7 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """ln of the composed moment generating function at one θ, its mean and variance, and ln M of each law."""
+    """Logarithm of the composed moment generating function at one θ, its mean and variance, and ln M of each law."""
 
     log: float
     mean: float
@@ -66,16 +66,16 @@ class _Moments:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The composed law on a window of the grid, untilted, with what its δ may lack.
+    """Composed law on a window of the grid, untilted, with the error of its δ.
 
     Attributes:
         first: the window's first multiple.
         gap: grid step, nats.
         theta: the tilt, >= 0.
         masses: P-mass at each multiple, never below the truth but for `slack`.
-        slack: per unit of the weight e^(K - θε): what the transform's rounding may have taken from δ.
+        slack: error of δ by the transform's rounding, per unit of the weight e^(K - θε).
         weights: that weight at each multiple.
-        constant: what lies above the window, and infinite losses.
+        constant: mass above the window and of infinite losses.
     """
 
     first: int
@@ -91,16 +91,17 @@ class _Tail:
         return self.gap * (self.first + np.arange(self.masses.size, dtype=np.float64))
 
     def delta(self, epsilon: float, log_moment: float) -> float:
-        """δ at ε, rounded up; 1 below the window of a tilted law."""
+        """Upper bound of δ at ε; 1 below the window of a tilted law."""
         losses = self.losses
         if self.theta > 0 and epsilon < losses[0]:
             return 1.0
+        # ε moved down, every loss up: their rounding can only raise δ.
         shown = -np.expm1(np.minimum(epsilon * (1 - 2.0**-50) - losses * (1 + 2.0**-50 * np.sign(losses)), 0.0))
         rounding = self.slack * math.exp(min(log_moment - self.theta * epsilon, 700.0))
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
-        """About the least ε with δ(ε) <= delta, and whether the tilt suits it; `math.inf` where there is none."""
+        """Least ε, about, with δ(ε) <= delta, and True if the tilt suits it; `math.inf` where there is none."""
         # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{m>i} E_m, E_m = Σ_{j>=m} w_j e^-(j-m)g.
         above = np.append(_discounted(self.masses, self.gap)[1:], 0.0)
         curve = np.cumsum(above[::-1])[::-1] * (-math.expm1(-self.gap) * (1 + SUMMED))
@@ -120,7 +121,7 @@ class _Tail:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Several rounds' losses added up; every δ read from it is never below that of the pairs they came from.
+    """Composition of several rounds' losses; no δ read from it is below that of the pairs they came from.
 
     Attributes:
         laws: at least one.
@@ -131,7 +132,7 @@ class Composed:
     gap: float
 
     def delta(self, epsilon: float) -> float:
-        """δ at ε (nats, >= 0), in [0, 1], rounded up."""
+        """Upper bound of δ at ε (nats, >= 0), in [0, 1]."""
         if epsilon >= self._largest_loss:
             return self._infinite
         theta = self._centred(epsilon)
@@ -139,7 +140,7 @@ class Composed:
         return self._tail(theta, moments).delta(epsilon, moments.log)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest ε found with δ(ε) <= delta, rounded up; `math.inf` where there is none. Nats, >= 0."""
+        """Smallest ε with δ(ε) <= delta, rounded up; `math.inf` where there is none. Nats, >= 0."""
         goal = math.log(delta)
         # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at the wanted δ.
         theta = self._solve(lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta))
@@ -157,12 +158,12 @@ class Composed:
         return best
 
     def _centred(self, epsilon: float) -> float:
-        """The θ for which the same bound is least at this ε: the tilted law lies about 1/θ above it."""
+        """Tilt θ for which Chernoff's bound is least at this ε: the tilted law lies about 1/θ above it."""
         return self._solve(lambda moments, theta: moments.mean - math.log1p(1 / max(theta, 1e-300)) - epsilon)
 
     @property
     def _largest_loss(self) -> float:
-        """From this ε on only infinite losses count, rounded up."""
+        """Largest finite loss, rounded up: from this ε on only infinite losses count."""
         highest = self.gap * sum(int(law.nodes[-1]) * law.times for law in self.laws)
         return max(0.0, highest * (1 + 2.0**-50))
 
@@ -173,7 +174,7 @@ class Composed:
 
     @staticmethod
     def _confirmed(tail: _Tail, log_moment: float, epsilon: float, delta: float) -> float:
-        """The ε, moved up until its δ is seen to be at most the wanted one."""
+        """Moves ε up until its δ is seen to be at most the wanted one."""
         step = STEP
         while math.isfinite(epsilon) and tail.delta(epsilon, log_moment) > delta:
             epsilon += step * (1 + epsilon)
@@ -194,11 +195,11 @@ class Composed:
             each.append(top + math.log(total))
             mean += law.times * middle
             variance += law.times * float(tilted @ (losses - middle) ** 2) / total
-        log = math.fsum(law.times * one for law, one in zip(self.laws, each, strict=True))
+        log = math.fsum(law.times * single for law, single in zip(self.laws, each, strict=True))
         return _Moments(log, mean, variance, tuple(each))
 
     def _solve(self, rising: Callable[[_Moments, float], float]) -> float:
-        """θ in [0, the largest allowed] where the function of the moments changes its sign; any θ is sound."""
+        """Tilt θ, up to the largest allowed, where the function of the moments changes sign; any θ is sound."""
         low, high = 0.0, self._largest_tilt()
         if rising(self._moments(0.0), 0.0) >= 0:
             return 0.0
@@ -218,7 +219,7 @@ class Composed:
         return LARGEST_EXPONENT / (self.gap * max(1, farthest))
 
     def _window(self, theta: float, moments: _Moments) -> tuple[int, int, float]:
-        """First and last multiple of the window, by Chernoff's bound, and the untilted mass above it."""
+        """Window by Chernoff's bound: its first and last multiple, and the untilted mass above it."""
         lowest = sum(int(law.nodes[0]) * law.times for law in self.laws)
         highest = sum(int(law.nodes[-1]) * law.times for law in self.laws)
         scale = min(1 / math.sqrt(moments.variance), self._largest_tilt()) if moments.variance > 0 else 1.0
@@ -240,6 +241,7 @@ class Composed:
         product, error = np.ones(points // 2 + 1, dtype=np.complex128), 0.0
         for law, log in zip(self.laws, moments.each, strict=True):
             tilted = law.masses * np.exp(theta * (self.gap * law.nodes) - log) * (1 + RAISED)
+            # Wrapped around the circle: what lies outside the window is negligible under the tilt (`NEGLIGIBLE`).
             folded = np.bincount(law.nodes % points, weights=tilted, minlength=points)
             product *= _power(np.fft.rfft(folded), law.times)
             error += (law.times + 8) * float(np.linalg.norm(folded))
@@ -259,7 +261,7 @@ class Composed:
 
 
 def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
-    """Each entry to the power `times`, those that would fall below e^-60 left out: most of them, for many rounds."""
+    """Raises each entry to the power `times`; those below e^-60 become 0: most of them, for many rounds."""
     result = np.zeros_like(transform)
     counts = np.abs(transform) > math.exp(-60 / times)
     result[counts] = transform[counts] ** times
@@ -267,7 +269,7 @@ def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex1
 
 
 def _discounted(masses: Floats, gap: float) -> Floats:
-    """E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, from terms of one sign, in blocks that no power leaves a double in."""
+    """Discounted sums E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, in blocks so short that no power overflows."""
     block = max(1, int(LARGEST_EXPONENT / gap))
     result, carried = np.empty_like(masses), 0.0
     for stop in range(masses.size, 0, -block):

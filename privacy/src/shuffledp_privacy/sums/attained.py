@@ -1,4 +1,4 @@
-"""Lower bounds for the noisy sums: the mechanism as it runs, clamping included, on one concrete dataset.
+"""Lower bounds for noisy sums: the real mechanism, clamping included, on one concrete dataset.
 
 Everybody holds 0 and one user changes from 0 to d; the sum of the clamped reports is computed by FFT with a
 bound on its error and compared on threshold events, which any adversary can see (docs/accounting.md,
@@ -16,15 +16,15 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.primitives.noise import SumNoise
 
 LONGEST = 2**18
-"""Points of the FFT window at most."""
+"""Most points of the FFT window."""
 
 _LOST = 1e-20
-"""Mass that may wrap around the window."""
+"""Largest mass that may wrap around the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """One user's clamped noise: pmf of N on -L..L (what is beyond is below 1e-30), padding, largest value."""
+    """One user's clamped noise: pmf of N on -L..L (the mass beyond is below 1e-30), padding, largest value."""
 
     pmf: Floats
     padding: int
@@ -43,7 +43,7 @@ class Clamped:
 
 @dataclass(frozen=True, slots=True)
 class ClampedSum:
-    """The sum of h clamped reports of 0, ready for one of them to be exchanged."""
+    """Sum of h clamped reports of 0, ready for one of them to be exchanged."""
 
     user: Clamped
     points: int
@@ -51,7 +51,7 @@ class ClampedSum:
     error: float
 
     def law(self, value: int) -> Floats:
-        """pmf of the sum modulo `points`, index shifted by half a window, with one user at `value`."""
+        """Pmf of the sum modulo `points`, index shifted by half a window, with one user at `value`."""
         first, report = self.user.report(value)
         row = np.zeros(self.points)
         np.add.at(row, (first + np.arange(len(report))) % self.points, report)
@@ -60,6 +60,7 @@ class ClampedSum:
 
     def events(self, distance: int) -> tuple[Floats, Floats]:
         """Probabilities of all threshold events under one dataset and under the other, both orders."""
+        # Both tails and both orders of the datasets: the true δ is at least what any single event shows.
         near, far = self.law(0), self.law(distance)
         low = (np.cumsum(near), np.cumsum(far))
         high = (np.cumsum(far[::-1]), np.cumsum(near[::-1]))
@@ -76,7 +77,7 @@ class ClampedSum:
         return max(0.0, float((near - growth * far).max()) - self.error * (1.0 + growth))
 
     def epsilon(self, distance: int, delta: float) -> float:
-        """Largest total E some event shows to be needed at δ. Never above the truth."""
+        """Largest total E that some event requires at δ. Never above the truth."""
         near, far = self.events(distance)
         top = near - self.error - delta
         good = top > 0
@@ -86,7 +87,7 @@ class ClampedSum:
 
 
 def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> ClampedSum | None:
-    """The sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
+    """Sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
 
     `inexact` is the total variation by which the pmf of one user may be off.
     """
@@ -110,7 +111,7 @@ def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> Clamp
 
 
 def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
-    """T with P(sum > T) <= _LOST, by Chernoff's bound over a few tilts."""
+    """Threshold T with P(sum > T) <= _LOST, by Chernoff's bound over a few tilts."""
     deviation = math.sqrt(max(float((report * support**2).sum()), 1e-12) * honest)
     best = math.inf
     for step in (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 8.0, 20.0, 60.0):
@@ -125,7 +126,7 @@ def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
 
 
 def attained_delta(exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float) -> float:
-    """A lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
+    """Lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
     growth = math.exp(min(epsilon, 700.0))
     low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (1 + growth)
     return max(0.0, low, 0.0 if exact is None else exact.delta(distance, epsilon))

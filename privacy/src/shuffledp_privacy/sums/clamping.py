@@ -1,4 +1,4 @@
-"""What clamping the noisy values to [0, k + 2c] costs, and the padding c that makes it small enough.
+"""Privacy cost of clamping the noisy values to [0, k + 2c], and the padding c that makes it small enough.
 
 Nobody is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability at most δ1,
 then δ(E) <= HS_E of the unclamped sum + δ1 (1 + e^E) (docs/accounting.md, Proposition S6). Only honest users
@@ -28,7 +28,7 @@ one would be to 0, which claims that nobody is ever clamped."""
 
 
 def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
-    """P(|N| > c) = 2 φ^(c+1)/(1+φ) for discrete Laplace noise, φ = exp(-epsilon_geo); rounded up. In [0, 1].
+    """Tail P(|N| > c) = 2 φ^(c+1)/(1+φ) of discrete Laplace noise, φ = exp(-epsilon_geo); rounded up. In [0, 1].
 
     Source: docs/accounting.md, Proposition S6 (Athanasiou et al. 2025, Proposition 2, sums from c instead of c + 1).
     """
@@ -37,7 +37,7 @@ def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
 
 @lru_cache(maxsize=8)
 def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
-    """The law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
+    """Law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
     ratio = math.exp(-float(noise_epsilon)) * (1.0 + 4 * 2.0**-53) + 1e-300
     if ratio >= 1.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
         return None
@@ -45,7 +45,7 @@ def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
 
 
 def sgdl_tail(noise_epsilon: Fraction, shares: int, padding: int) -> float:
-    """P(|N| > c) for one share N ~ SGDL(1/shares, exp(-noise_epsilon)); rounded up. In [0, 1].
+    """Tail P(|N| > c) of one share N ~ SGDL(1/shares, exp(-noise_epsilon)); rounded up. In [0, 1].
 
     The exact law by recurrence; where its table would be too long, 2 φ^(c+1), which holds for shares >= 1.
     Source: docs/accounting.md, Propositions S2, S3 and S7.
@@ -61,32 +61,32 @@ def sgdl_tail(noise_epsilon: Fraction, shares: int, padding: int) -> float:
 
 
 def _power(epsilon: Fraction, exponent: int) -> float:
-    """φ^exponent, rounded up, never 0."""
+    """Power φ^exponent, rounded up, never 0."""
     size = float(epsilon) * exponent
     return math.exp(-size) * (_OUTWARD + size * 1e-15) + _UNDERFLOW
 
 
 def _any(tail: float, honest: int) -> float:
-    """1 - (1 - tail)^honest, rounded up."""
+    """Probability 1 - (1 - tail)^honest of any clamping, rounded up."""
     if tail >= 1.0:
         return 1.0
     return min(1.0, -math.expm1(honest * math.log1p(-tail)) * _OUTWARD)
 
 
 def geo_any_clamped(epsilon_geo: Fraction, padding: int, honest: int) -> float:
-    """δ1 = P(some honest |N_i| > c) for geo-shuffle noise, rounded up. Source: Proposition S6."""
+    """Probability δ1 = P(some honest |N_i| > c) for geo-shuffle noise, rounded up. Source: Proposition S6."""
     return _any(geo_tail(epsilon_geo, padding), honest)
 
 
 def sgdl_any_clamped(noise_epsilon: Fraction, shares: int, padding: int, honest: int) -> float:
-    """δ1 = P(some honest |N_i| > c) for sgdl-shuffle noise, rounded up. Source: Propositions S6 and S7."""
+    """Probability δ1 = P(some honest |N_i| > c) for sgdl-shuffle noise, rounded up. Source: Propositions S6 and S7."""
     groups = -(-honest // shares)
     together = 2.0 * groups * _power(noise_epsilon, padding + 1)
     return min(_any(sgdl_tail(noise_epsilon, shares, padding), honest), together)
 
 
 def clamping_delta(any_clamped: float, total_epsilon: float) -> float:
-    """δ1 (1 + e^E), rounded up; E in nats, total. Source: docs/accounting.md, Proposition S6."""
+    """Cost of clamping, δ1 (1 + e^E), rounded up; E in nats, total. Source: docs/accounting.md, Proposition S6."""
     if any_clamped == 0.0:
         return 0.0
     if total_epsilon > 700.0:
@@ -119,7 +119,7 @@ def least_padding_sgdl(noise_epsilon: Fraction, shares: int, honest: int, delta:
 
 
 def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: float) -> int:
-    """ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0: enough for 2 g φ^(c+1) (1 + e^E) <= δ.
+    """Padding in closed form, ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0: 2 g φ^(c+1) (1 + e^E) <= δ.
 
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
 
@@ -139,7 +139,7 @@ def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: flo
 
 
 def _least(any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int) -> int:
-    """Bisection on c; `roof` is enough up to rounding."""
+    """Smallest sufficient c by bisection; `roof` is enough up to rounding."""
     enough, short = roof, -1
     while clamping_delta(any_clamped(enough), total_epsilon) > delta:
         enough += 1

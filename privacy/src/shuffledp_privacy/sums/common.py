@@ -1,4 +1,4 @@
-"""What geo-shuffle and sgdl-shuffle share: noise that adds up, clamping, and the worst distance.
+"""Common analysis of geo-shuffle and sgdl-shuffle: noise that adds up, clamping, and the worst distance.
 
 A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and distance d is
 at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), and
@@ -23,14 +23,14 @@ from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_max
 from shuffledp_privacy.sums.clamping import clamping_delta
 
 NODES = 320
-"""Points at which a long δ curve is computed; between them the chord in e^E is an upper bound (convexity)."""
+"""Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds (convexity)."""
 
 _DOWN = 1.0 - 1e-8
-"""The attained side is computed with φ rounded down, which changes ε by at most 1e-10 of itself."""
+"""Relative inward margin of attained numbers: φ is rounded down for them, too, which changes ε by at most 1e-10."""
 
 
 def distances(max_value: int, setting: Setting) -> int:
-    """d_max: the whole domain unless the setting says less. Raises UsageError above the domain."""
+    """Largest distance d_max: the whole domain unless the setting says less. Raises UsageError above the domain."""
     if setting.max_distance is None:
         return max_value
     if setting.max_distance > max_value:
@@ -39,13 +39,13 @@ def distances(max_value: int, setting: Setting) -> int:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """ε in [0, inf). Raises UsageError otherwise."""
+    """Checks that ε is in [0, inf). Raises UsageError otherwise."""
     if not 0 <= epsilon < math.inf:
         raise UsageError(f"epsilon must be at least 0 and finite, not {epsilon}")
 
 
 def check_delta(delta: float) -> None:
-    """δ = 0 (pure) or 1e-12 <= δ < 1. Raises UsageError otherwise."""
+    """Checks that δ = 0 (pure) or 1e-12 <= δ < 1. Raises UsageError otherwise."""
     if not (delta == 0.0 or 1e-12 <= delta < 1.0):
         raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {delta}")
 
@@ -72,17 +72,18 @@ class NoisySum:
     metric: bool
 
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
-        """δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
+        """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
 
         δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
         its smallest value is searched where the clamping term matters.
         """
+        # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
         own = np.array([self.local(int(d)) for d in distance])
         return np.where(epsilon >= own, 0.0, self._shuffled(distance, epsilon))
 
     def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
-        """`curve` without what one report has by itself."""
-        if self.clamped >= 0.5:
+        """The bound of `curve` from shuffling alone, without that of one report by itself."""
+        if self.clamped >= 0.5:  # δ1 (1 + e^E) is 1 or more for every E
             return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -98,25 +99,25 @@ class NoisySum:
 
     @property
     def log_concave(self) -> bool:
-        """Whether the noise is at least one whole noise, so that its law is log-concave (Proposition S2)."""
+        """True if there is at least one whole noise, so that its law is log-concave (Proposition S2)."""
         return math.isfinite(self.pure)
 
     def unclamped(self, epsilons: Floats) -> Floats:
-        """HS at d_max of the noise without clamping, at total ε >= 0, never below the truth (Proposition S1)."""
+        """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth (Proposition S1)."""
         return self._thinned(epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0])
 
     def _largest(self, epsilons: Floats) -> Integers:
         return np.full(epsilons.shape, self.d_max, dtype=np.int64)
 
     def least_delta(self) -> float:
-        """The smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
+        """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
         if self.clamped >= 0.5:
             return 1.0
         found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
         return min(1.0, found, clamping_delta(self.clamped, self.pure * self.d_max))
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
-        """The smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
+        """Smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
         low = np.zeros_like(epsilon)
         high = np.minimum(epsilon, -math.log(self.clamped))
         best = np.full(epsilon.shape, np.inf)
@@ -140,12 +141,13 @@ class NoisySum:
             return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
         if epsilon >= self.local(1):
             return 0.0
-        total = math.nextafter(epsilon * self.d_max, 0.0)
+        total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
             return float(self._shuffled(np.array([self.d_max]), np.array([total]))[0])
 
         def bound(boxes: Boxes) -> Floats:
+            # δ rises with the distance and falls with ε: the farthest change at the smallest total covers the box.
             return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
 
         probe = np.array(probes(self.d_max))
@@ -187,7 +189,7 @@ class NoisySum:
         return min(found, self.local(1), self._pure(delta))
 
     def _pure(self, delta: float) -> float:
-        """The pure ε per unit where clamping alone costs at most δ, else inf."""
+        """Pure ε per unit where clamping alone costs at most δ, else inf."""
         if math.isinf(self.pure):
             return math.inf
         return self.pure if clamping_delta(self.clamped, self.pure * self.d_max) <= delta else math.inf
@@ -210,7 +212,7 @@ class NoisySum:
 
 
 def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
-    """Values between nodes on the chord in e^E, rounded up; a bound where the curve is convex in e^E."""
+    """Interpolates on chords in e^E, rounded up; an upper bound where the curve is convex in e^E."""
     right = np.clip(np.searchsorted(nodes, wanted), 0, len(nodes) - 1)
     left = np.maximum(right - 1, 0)
     exact = nodes[right] == wanted
@@ -223,15 +225,15 @@ def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
 
 
 def is_metric(setting: Setting) -> bool:
-    """Whether ε counts per unit of distance."""
+    """True if ε counts per unit of distance."""
     return setting.adjacency is Adjacency.METRIC
 
 
 def downward(value: float) -> float:
-    """An attained number, moved down by the rounding the last steps may have had."""
+    """Rounds an attained number down, by more than the last steps' rounding errors."""
     return max(0.0, value * _DOWN)
 
 
 def probes(d_max: int) -> list[int]:
-    """A few distances from 1 to d_max, tried first and used for lower bounds."""
+    """Some distances from 1 to d_max, tried first and used for lower bounds."""
     return sorted({round(d_max ** (i / 8)) for i in range(9)})

@@ -1,4 +1,4 @@
-"""Geo-shuffle (Athanasiou et al. 2025, Algorithm 3): discrete Laplace noise from every user, clamped and unary-coded.
+"""Bounds for geo-shuffle (Athanasiou et al. 2025, Algorithm 3): every user's discrete Laplace noise, clamped, unary.
 
 Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md, Propositions S1-S8).
 Published: Theorem 4.1 at d = 1, as printed, which is its best case and no guarantee for larger d (S12).
@@ -47,8 +47,8 @@ _PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guar
 
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
-    """What of a geo-shuffle round the analysis needs."""
-    rate = float(spec.epsilon_geo) * (1 + 2.0**-52)
+    """Parameters of a geo-shuffle round for the analysis."""
+    rate = float(spec.epsilon_geo) * (1 + 2.0**-52)  # up: it only enters guarantees, never the noise
     return NoisySum(
         noise=sum_noise(Fraction(setting.honest), spec.epsilon_geo),
         clamped=geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest),
@@ -110,7 +110,7 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # n
 
 @standard_error.register
 def _(spec: GeoShuffle, users: int) -> float:
-    """sqrt(2 n φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    """Standard error sqrt(2 n φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
     rate = float(spec.epsilon_geo)
     return math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate)
 
@@ -124,7 +124,7 @@ def _(spec: GeoShuffle, setting: Setting, distance: int, epsilons: Floats) -> Fl
 
 
 def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
-    """c as Algorithm 3 of Athanasiou et al. 2025 prints it; sound for δ1 <= δ/2 (its Proposition 2). To compare."""
+    """Padding c as printed in Algorithm 3 of Athanasiou et al. 2025; sound for δ1 <= δ/2 (its Proposition 2)."""
     rate = float(epsilon_geo)
     share = -math.expm1(math.log1p(-delta / 2) / users)
     return max(0, math.ceil(-math.log((1 + math.exp(-rate)) * share / 2) / rate))
@@ -146,7 +146,7 @@ def published_epsilon(epsilon_geo: Fraction, users: int, delta: float) -> float 
 
 
 def _log_step(shape: float, ratio: float, point: int) -> float:
-    """ln P(r)/P(r + 1) by the downward recurrence from far enough above; a comparison number."""
+    """Log ratio ln P(r)/P(r + 1) by the downward recurrence from far enough above; for comparison only."""
     following, begin = ratio, point + 1 + math.ceil(40 / -math.log(ratio))
     if begin - point > 2_000_000:
         return math.nan

@@ -1,4 +1,4 @@
-"""Two dimensions (Athanasiou et al. 2025, Appendix D): a location as two sums, one for each axis.
+"""Planar locations as two sums, one for each axis (Athanasiou et al. 2025, Appendix D).
 
 Each axis with (ε/√2, δ/2) under metric adjacency gives (ε, δ) for the Euclidean distance.
 docs/accounting.md, Proposition S15.
@@ -14,7 +14,7 @@ from shuffledp_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """(ε, δ): ε in nats per unit of distance."""
+    """Guarantee (ε, δ) with ε in nats per unit of distance."""
 
     epsilon: float
     delta: float
@@ -27,12 +27,12 @@ class Guarantee:
 
 
 def axis_budget(plane: Guarantee) -> Guarantee:
-    """What each axis may spend so that the plane keeps `plane`: (ε/√2, δ/2), rounded down. Proposition S15."""
+    """Budget of each axis for a guarantee of the plane: (ε/√2, δ/2), rounded down. Proposition S15."""
     return Guarantee(math.nextafter(plane.epsilon / math.sqrt(2) * (1 - 2.0**-51), 0.0), plane.delta / 2)
 
 
 def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
-    """What two axes give for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up. Proposition S15.
+    """Guarantee of two axes for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up. Proposition S15.
 
     ε1 d1 + ε2 d2 <= sqrt(ε1² + ε2²) sqrt(d1² + d2²) by Cauchy and Schwarz; equal axes give √2 ε.
 

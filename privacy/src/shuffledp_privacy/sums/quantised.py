@@ -1,4 +1,4 @@
-"""Unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8): what randomised rounding costs.
+"""Privacy cost of randomised rounding to unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8).
 
 x = qQ + r is rounded to q + 1 with probability r/Q, to q otherwise, and the result is made private with ε_Q per
 step of the quantised value. docs/accounting.md, Proposition S14.
@@ -21,7 +21,7 @@ def _check(epsilon: float, granularity: int) -> None:
 
 
 def quantised_epsilon(epsilon_q: float, granularity: int) -> float:
-    """ln(1 + (e^ε_Q - 1)/Q): pure ε per unit of x, in nats, rounded up; between ε_Q/Q and ε_Q.
+    """Pure ε = ln(1 + (e^ε_Q - 1)/Q) per unit of x, in nats, rounded up; between ε_Q/Q and ε_Q.
 
     Exact for the geometric mechanism. Source: docs/accounting.md, Proposition S14.
 
@@ -41,7 +41,7 @@ def quantised_epsilon(epsilon_q: float, granularity: int) -> float:
 
 
 def quantised_parameter(epsilon: float, granularity: int) -> float:
-    """ε_Q = ln(1 + Q (e^ε - 1)), the largest that gives ε per unit of x; rounded down. Errors as above."""
+    """Largest ε_Q that gives ε per unit of x: ln(1 + Q (e^ε - 1)), rounded down. Errors as above."""
     _check(epsilon, granularity)
     if epsilon > 30:
         value = epsilon + math.log(granularity) + math.log1p(-math.exp(-epsilon) * (granularity - 1) / granularity)

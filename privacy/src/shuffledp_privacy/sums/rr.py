@@ -1,4 +1,4 @@
-"""RR-shuffle (Athanasiou et al. 2025, Algorithm 2): every bit of every user's unary code is randomised by itself.
+"""Bounds for rr-shuffle (Athanasiou et al. 2025, Algorithm 2): each bit of each unary code is randomised by itself.
 
 With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and the sum of
 all bits has an exact divergence; the certificate takes the worst j and the worst d (docs/accounting.md,
@@ -41,10 +41,10 @@ from shuffledp_privacy.sums.common import (
 )
 
 BLOCKS = 16
-"""Blocks into which the numbers of ones are first cut; more where the maximum is."""
+"""Number of blocks into which the numbers of ones are first cut; more where the maximum is."""
 
 SLACK = 4e-3
-"""Relative gap between certified and attained ε that is accepted: blocks of compositions lose noise."""
+"""Accepted relative gap between certified and attained ε: blocks of compositions lose noise."""
 
 _BASIS = (
     "S10: exact divergence for every number of ones among the other bits, both directions",
@@ -56,7 +56,7 @@ _PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger
 
 @dataclass(frozen=True, slots=True)
 class BitShuffle:
-    """What of an rr-shuffle round the analysis needs: honest bits, flip probability p/2, d_max, adjacency."""
+    """Parameters of an rr-shuffle round for the analysis: honest bits, flip probability p/2, d_max, adjacency."""
 
     bits: int
     flip: float
@@ -65,7 +65,7 @@ class BitShuffle:
     metric: bool
 
     def pair(self, first: Integers, last: Integers, distance: int) -> BitPair:
-        """For first..last ones among the others: only bits known alike for all of them are kept (S10)."""
+        """Dominating pair for first..last ones among the others: only bits alike in all of them are kept (S10)."""
         steps = np.full(len(first), distance, dtype=np.int64)
         return self._pairs(Boxes(steps, steps, first, last))
 
@@ -73,7 +73,8 @@ class BitShuffle:
         return distance_boxes(low, self.d_max, self.bits - low, BLOCKS)
 
     def _pairs(self, boxes: Boxes) -> BitPair:
-        """The dominating pair of each box: d_high bits differ, compositions as far as they exist for d_high."""
+        """Dominating pair of each box: d_high bits differ, compositions as far as they exist for d_high."""
+        # Bits whose value differs between the compositions of a box are given to the adversary: less noise, so a bound.
         others = self.bits - boxes.d_high
         last = np.minimum(boxes.j_high, others)
         first = np.minimum(boxes.j_low, last)
@@ -81,14 +82,14 @@ class BitShuffle:
         return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
 
     def _ends(self, distance: Integers) -> BitPair:
-        """Two concrete datasets for each distance: all other bits 0, and all 1 (the other direction)."""
+        """Pairs of two concrete datasets for each distance: all other bits 0, and all 1 (the other direction)."""
         steps = np.repeat(distance, 2).astype(np.float64)
         others = self.bits - steps
         zero = np.tile([True, False], len(distance))
         return BitPair(np.where(zero, others, 0.0), np.where(zero, 0.0, others), steps, self.flip)
 
     def _unit(self, distance: Integers) -> Floats:
-        """What ε is multiplied by."""
+        """Factor that makes ε total."""
         return distance.astype(np.float64) if self.metric else np.ones(len(distance))
 
     def delta(self, epsilon: float) -> tuple[float, float]:
@@ -109,6 +110,7 @@ class BitShuffle:
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
+        # Attained by concrete datasets, and where the search begins: the cover below is sound whatever it begins with.
         probe = self._probes()
         found = least_epsilon(self._ends(probe), delta)[1]
         low = float((found / np.repeat(self._unit(probe), 2)).max())
@@ -131,8 +133,8 @@ class BitShuffle:
 
 
 def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
-    """What of an rr-shuffle round the analysis needs."""
-    flip = float(spec.randomise) / 2
+    """Parameters of an rr-shuffle round for the analysis."""
+    flip = float(spec.randomise) / 2  # rounded down next: fewer flips are less noise
     flip = max(math.nextafter(flip * (1 - 2.0**-52), 0.0), 1e-300) if flip < 0.5 else 0.5
     return BitShuffle(
         setting.honest * spec.max_value,
@@ -144,13 +146,13 @@ def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
 
 
 def local_epsilon(spec: RRShuffle) -> float:
-    """ln((2-p)/p), the ε of one bit and hence of one unit with δ = 0, whatever the others do; rounded up (S10)."""
+    """Local ε = ln((2-p)/p) of one bit, hence of one unit, at δ = 0, whatever the others do; rounded up (S10)."""
     p = spec.randomise
     return math.log1p(float(2 * (1 - p) / p)) * (1 + 2.0**-50)
 
 
 def pure_randomise(epsilon: float) -> float:
-    """The p for which ln((2-p)/p) = ε: p >= 2/(1+e^ε) gives ε per unit with δ = 0 for any number of users (S10).
+    """Smallest p with ln((2-p)/p) <= ε: p >= 2/(1+e^ε) gives ε per unit at δ = 0 for any number of users (S10).
 
     Raises:
         UsageError: ε not above 0.
@@ -199,7 +201,7 @@ def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # no
 
 @standard_error.register
 def _(spec: RRShuffle, users: int) -> float:
-    """sqrt(n k (p/2)(1 - p/2)) / (1 - p): of the debiased sum; infinite at p = 1."""
+    """Standard error sqrt(n k (p/2)(1 - p/2)) / (1 - p) of the debiased sum; infinite at p = 1."""
     p = float(spec.randomise)
     if p == 1.0:
         return math.inf
@@ -220,7 +222,7 @@ def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Flo
 
 
 def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
-    """The largest δ over fixed blocks of compositions at each ε, finer towards both ends."""
+    """Largest δ over fixed blocks of compositions at each ε, finer towards both ends."""
     others = item.bits - distance
     steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
     edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)

@@ -1,4 +1,4 @@
-"""SGDL-shuffle (Athanasiou et al. 2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
+"""Bounds for sgdl-shuffle (Athanasiou et al. 2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, also where too few honest users are left, plus
 clamping (docs/accounting.md, Propositions S1-S9). Published: Theorem 5.1 claims ε = noise_epsilon per unit at
@@ -50,7 +50,7 @@ _PUBLISHED = "published: Theorem 5.1 of Athanasiou et al. 2025, false for larger
 
 
 def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
-    """One user's noise SGDL(1/shares, φ), φ and 1/shares rounded down; None where φ = 0 or ε is too small."""
+    """Law SGDL(1/shares, φ) of one user's noise, φ and 1/shares rounded down; None where φ = 0 or ε is too small."""
     ratio = rounded_ratio(noise_epsilon)
     if ratio == 0.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
         return None
@@ -58,7 +58,7 @@ def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
 
 
 def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
-    """ln P(N=0)/P(N=d), rounded up: the total ε, δ = 0, of one clamped report at distance d; nats.
+    """Total ε at δ = 0 of one clamped report at distance d: ln P(N=0)/P(N=d), rounded up; nats.
 
     It is the largest log ratio of one report because ln P is convex on the positive integers (Proposition S8).
     Infinite where the law cannot be tabulated and shares > 1.
@@ -73,7 +73,7 @@ def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
 
 
 def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
-    """What of an sgdl-shuffle round the analysis needs."""
+    """Parameters of an sgdl-shuffle round for the analysis."""
     return NoisySum(
         noise=sum_noise(Fraction(setting.honest, spec.shares), spec.noise_epsilon),
         clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
@@ -149,7 +149,7 @@ def _(spec: SGDLShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # 
 
 @standard_error.register
 def _(spec: SGDLShuffle, users: int) -> float:
-    """sqrt(2 n β φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    """Standard error sqrt(2 n β φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
     rate = float(spec.noise_epsilon)
     return math.sqrt(2.0 * users / spec.shares) * math.exp(-rate / 2) / -math.expm1(-rate)
 
@@ -163,7 +163,7 @@ def _(spec: SGDLShuffle, setting: Setting, distance: int, epsilons: Floats) -> F
 
 
 def published_padding(noise_epsilon: Fraction, users: int, delta: float) -> int:
-    """c as Lemma C.1 of Athanasiou et al. 2025 prints it; too small (docs/accounting.md, S13), for comparison only."""
+    """Padding c as printed in Lemma C.1 of Athanasiou et al. 2025; too small (docs/accounting.md, S13), to compare."""
     w = 2 * users * math.log(-math.expm1(math.log1p(-delta) / users) / 2)
     u = 1 + (math.sqrt(w * (w - 4)) - w) / 2
     return math.ceil(u * -math.expm1(-float(noise_epsilon)) / users)

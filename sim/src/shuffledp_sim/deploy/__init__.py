@@ -1,1 +1,1 @@
-"""A deployment in one folder on this machine, that stays when the terminal is closed: `shuffledp deploy`."""
+"""Deployments in one folder on this machine that outlive the terminal: `shuffledp deploy`."""

@@ -1,4 +1,4 @@
-"""`shuffledp deploy`: makes, starts, stops and shows a deployment in one folder. docs/by-hand.md types it."""
+"""Commands of `shuffledp deploy`: make, start, stop and show a deployment in one folder. See docs/by-hand.md."""
 
 from __future__ import annotations
 

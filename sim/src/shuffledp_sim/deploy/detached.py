@@ -1,7 +1,7 @@
-"""A process that outlives who started it, and is found again: by a lock that it holds for as long as it lives.
+"""A process that outlives the one that started it, and is found again by a lock that it holds while it lives.
 
-A number in a file may be another process tomorrow. Here the file is locked, too, through a descriptor that the process
-inherits: whoever finds the lock taken knows that the number is right.
+A process id in a file may be another process tomorrow. Here the file is locked, too, through a descriptor that the
+process inherits: while the lock is taken, the id is right.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 STOP_SECONDS: Final = 10.0
-"""How long a process may take to stop before it is killed; above the services' own grace period."""
+"""Time a process may take to stop before it is killed; above the services' own grace period."""
 
 _POLL_SECONDS: Final = 0.05
 
 _NUMBERED: Final = 'echo $$ > "$0"; exec "$@"'
-"""The process writes its number itself: it must be known also when whoever started it ends in the next moment."""
+"""Shell line that writes the process id: it must be known even if the starting process ends in the next moment."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Detached:
 
     @property
     def log(self) -> Path:
-        """Where it writes both of its streams."""
+        """File for its standard output and error."""
         return self.folder / "log" / f"{self.name}.log"
 
     @property
@@ -44,7 +44,7 @@ class Detached:
 
     @property
     def running(self) -> bool:
-        """Whether it lives."""
+        """True while it lives."""
         with contextlib.suppress(FileNotFoundError), self._lock.open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -53,7 +53,7 @@ class Detached:
         return False
 
     def start(self) -> None:
-        """Starts it, unless it runs. It gets no terminal, and no signal of the one that started it."""
+        """Starts it, unless it runs. It gets no terminal, and no signals of the terminal that started it."""
         for path in (self._lock, self.log):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock.open("ab") as lock, self.log.open("ab") as log:
@@ -73,7 +73,7 @@ class Detached:
             process.returncode = 0  # nobody here waits for it
 
     def ask_to_stop(self) -> None:
-        """SIGTERM to it and all of its children."""
+        """Sends SIGTERM to it and all of its children."""
         if self.running:
             self._signal(signal.SIGTERM)
 
@@ -106,7 +106,7 @@ class Detached:
 
 
 def _exists(pid: int | None) -> bool:
-    """Whether a process has this number: then its group may be a stranger's."""
+    """True if a process has this id: then its group may be a stranger's."""
     if pid is None:
         return False
     try:

@@ -1,9 +1,9 @@
-"""What `shuffledp deploy init` puts into a folder.
+"""Creation of a deployment in a folder: `shuffledp deploy init`.
 
-* `keys/`: as `shuffledp keys init` makes them, with a client for each device.
+* `keys/`: those of `shuffledp keys init`, with a client for each device.
 * `<party>.toml`: one configuration for each party, on ports of its own.
 * `device-<number>.toml`: one for each device; its policy allows the sample round.
-* `state/<name>/`, `log/`, `run/`: what the programs write.
+* `state/<name>/`, `log/`, `run/`: written by the programs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ POPULATION: Final = "demo"
 MAX_VALUE: Final = 4
 EPSILON: Final = 3.0
 DELTA: Final = 1e-6
-"""The sample round: a histogram of the values 0..4, which even a handful of devices can be asked for."""
+"""Parameters of the sample round: a histogram of the values 0..4, possible even with a handful of devices."""
 
 BUDGET: Final = 6.5
 BUDGET_DELTA: Final = 1e-5
-"""Of the population: two sample rounds. A third is refused, as it should be."""
+"""Budget of the population: enough for two sample rounds. A third is refused, as it should be."""
 
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
-"""Below what systems give to outgoing connections, so that a port stays free while the deployment is stopped."""
+"""Ports below those of outgoing connections, so that a port stays free while the deployment is stopped."""
 
 _TRIES: Final = 100
 
@@ -57,7 +57,7 @@ def make(folder: Path, *, devices: int, nodes: int) -> Deployment:
 
 
 def sample_round(folder: Path, devices: int) -> str:
-    """The command of the round that every device's policy allows, and the budget twice."""
+    """The command of a round that every device's policy allows, and that the budget covers twice."""
     return (
         f"shuffledp round {folder}/keys --mechanism krr-histogram --max-value {MAX_VALUE} --epsilon {EPSILON:g} "
         f"--delta {DELTA:g} --min-reports {devices} --max-reports {devices} --out {folder}/out"
@@ -65,7 +65,7 @@ def sample_round(folder: Path, devices: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports in a row of the loopback interface on which nobody listens."""
+    """Finds `count` consecutive ports of the loopback interface on which nobody listens."""
     for _ in range(_TRIES):
         first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - count)
         numbers = list(range(first, first + count))

@@ -1,4 +1,4 @@
-"""Starts, stops and looks at the processes of a deployment that `shuffledp deploy init` made."""
+"""Control of the processes of a deployment that `shuffledp deploy init` made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
 from shuffledp_sim.deploy.detached import Detached
 
 START_SECONDS: Final = 120.0
-"""How long a process may take until it is healthy; on an idle machine about two."""
+"""Time a process may take until it is healthy; on an idle machine it needs about two."""
 
 _POLL_SECONDS: Final = 0.1
 
@@ -33,7 +33,7 @@ class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True)
 class Member:
-    """One process and how to ask it: a party by its configuration, the broker by its address."""
+    """One process and its health check: a party by its configuration, the broker by its address."""
 
     process: Detached
     address: str
@@ -45,7 +45,7 @@ class Member:
         return self.process.name
 
     async def answers(self) -> bool:
-        """Whether it serves."""
+        """True if it serves."""
         try:
             if self.config is not None:
                 await probe(self.config)
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass(frozen=True)
 class State:
-    """How a process is: "healthy", "not healthy" or "stopped"."""
+    """Health of a process: "healthy", "not healthy" or "stopped"."""
 
     name: str
     address: str
@@ -92,7 +92,7 @@ def _member(
 
 
 def start_all(folder: Path) -> list[str]:
-    """Starts what does not run and waits until all are healthy; the names of what it started.
+    """Starts every process that does not run and waits until all are healthy; returns the names of those started.
 
     Raises:
         ConfigError: one of them did not start; what was started is stopped again.
@@ -110,7 +110,7 @@ def start_all(folder: Path) -> list[str]:
 
 
 def stop_all(folder: Path) -> list[str]:
-    """Stops everything; the names of what ran."""
+    """Stops every process; returns the names of those that ran."""
     everybody = members(folder)
     ran = [member.name for member in everybody if member.process.running]
     _stop(everybody)
@@ -118,7 +118,7 @@ def stop_all(folder: Path) -> list[str]:
 
 
 def look(folder: Path) -> list[State]:
-    """How every process is now."""
+    """Checks the health of every process."""
 
     async def health(member: Member) -> str:
         if not member.process.running:

@@ -1,1 +1,1 @@
-"""Callers that keep to no rule but their own: what a deployment must stand when it is attacked."""
+"""Hostile callers, which a deployment must withstand."""

@@ -1,4 +1,4 @@
-"""Attacks of devices and strangers on a running party, each for as long as its block lasts.
+"""Denial-of-service attacks on a running party by devices and strangers, each for as long as its block lasts.
 
 A device has the TLS certificate that all devices share, and need not be enrolled. A stranger has nothing.
 """
@@ -22,7 +22,7 @@ GET_BOARD: Final = "/shuffledp_proto.v1.Analyst/GetBoard"
 GET_RESULT: Final = "/shuffledp_proto.v1.Analyst/GetResult"
 
 CALLS: Final = 100
-"""On one connection."""
+"""Calls on one connection."""
 
 
 class Devices:
@@ -36,24 +36,24 @@ class Devices:
 
     @asynccontextmanager
     async def connected(self, number: int, *, window: int = 65_535) -> AsyncIterator[list[RawCaller]]:
-        """So many connections, or as many as the party takes."""
+        """Opens `number` connections, or as many as the party takes."""
         callers: list[RawCaller] = []
         try:
             for _ in range(number):
-                one = RawCaller(self._party, self._keys, self._roster, window=window, source=self._source)
+                caller = RawCaller(self._party, self._keys, self._roster, window=window, source=self._source)
                 with suppress(OSError):
-                    await one.open()
-                    callers.append(one)
+                    await caller.open()
+                    callers.append(caller)
             yield callers
         finally:
-            for one in callers:
-                one.close()
+            for caller in callers:
+                caller.close()
 
     @asynccontextmanager
     async def stuck_readers(
         self, round_id: str, number: int, method: str = GET_BOARD
     ) -> AsyncIterator[list[RawCaller]]:
-        """Calls that ask for a board (or a result) and let nothing of it in."""
+        """Calls that ask for a board (or a result) and never read it."""
         request = message(analyst_pb2.GetBoardRequest(round_id=round_id).SerializeToString())
         async with self.connected(-(-number // CALLS), window=0) as callers:
             await self._call(callers, number, method, request, end=True)
@@ -79,7 +79,7 @@ class Devices:
 
     @asynccontextmanager
     async def unbacked_envelopes(self, round_id: str, number: int, length: int) -> AsyncIterator[list[RawCaller]]:
-        """Submissions of nobody: documents that are no credential and no claim, and an envelope without its end."""
+        """Submissions without a user: a forged credential and claim, and an envelope without its end."""
         header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
         first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
         chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))
@@ -89,15 +89,15 @@ class Devices:
 
     async def _call(self, callers: list[RawCaller], number: int, method: str, data: bytes, *, end: bool) -> None:
         for place in range(number):
-            one = callers[place % len(callers)]
-            stream = one.call(method)
+            caller = callers[place % len(callers)]
+            stream = caller.call(method)
             if data or end:
-                one.send(stream, data, end=end)
+                caller.send(stream, data, end=end)
             if place % CALLS == 0:
                 await asyncio.sleep(0)
-        for one in callers:
+        for caller in callers:
             with suppress(OSError):
-                await one.drain()
+                await caller.drain()
 
 
 _FORGED: Final = b'{"label":"credential","signer":"demo","body":"{}","signature":"' + b"0" * 128 + b'"}'
@@ -105,18 +105,18 @@ _FORGED: Final = b'{"label":"credential","signer":"demo","body":"{}","signature"
 
 @contextmanager
 def silent_connections(address: str, number: int, source: str = "127.0.0.2") -> Iterator[list[socket.socket]]:
-    """Strangers: TCP connections on which nothing is ever said."""
+    """TCP connections of strangers on which nothing is ever sent."""
     host, _, port = address.rpartition(":")
     sockets: list[socket.socket] = []
     try:
         for _ in range(number):
-            one = socket.socket()
-            sockets.append(one)
-            one.setblocking(False)  # noqa: FBT003 - the library's signature
-            one.bind((source, 0))
+            link = socket.socket()
+            sockets.append(link)
+            link.setblocking(False)  # noqa: FBT003 - the library's signature
+            link.bind((source, 0))
             with suppress(BlockingIOError):
-                one.connect((host, int(port)))
+                link.connect((host, int(port)))
         yield sockets
     finally:
-        for one in sockets:
-            one.close()
+        for link in sockets:
+            link.close()

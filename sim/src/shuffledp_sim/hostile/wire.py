@@ -1,4 +1,4 @@
-"""HTTP/2 by hand: a caller that says exactly what it wants, and what no well-behaved library would say.
+"""A raw HTTP/2 client that can send what no well-behaved library would send.
 
 Frames as in RFC 9113, header fields as literals without indexing (RFC 7541, 6.2.2), gRPC's messages on top.
 """
@@ -23,17 +23,17 @@ _LARGEST_FRAME: Final = 2**14
 
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
-    """One frame (RFC 9113, 4.1)."""
+    """Encodes one frame (RFC 9113, 4.1)."""
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def message(data: bytes, announced: int | None = None) -> bytes:
-    """A message in gRPC's framing; `announced` claims another length than it has."""
+    """Encodes a message in gRPC's framing; `announced` claims another length than it has."""
     return b"\0" + (len(data) if announced is None else announced).to_bytes(4, "big") + data
 
 
 def field(name: str, value: str) -> bytes:
-    """One header field, never indexed, never compressed."""
+    """Encodes one header field, never indexed, never compressed."""
     return b"\0" + _text(name) + _text(value)
 
 
@@ -57,10 +57,10 @@ class RawCaller:
     """One connection with the TLS key in `keys`, and any number of calls on it; it answers pings and reads on.
 
     Args:
-        party: who is called.
+        party: the party to call.
         keys: folder with a TLS key of the deployment; every device has one.
-        roster: whose authority the party is checked against.
-        window: how many bytes of every answer are let in; 0: none.
+        roster: names the authority that the party is checked against.
+        window: number of bytes of every answer that are let in; 0: none.
         source: the address to call from.
     """
 
@@ -87,7 +87,7 @@ class RawCaller:
         """Calls that the other side has ended."""
 
     async def open(self) -> None:
-        """Connects. Raises `OSError` when the other side will not."""
+        """Connects. Raises `OSError` when the other side refuses."""
         self._reader, self._writer = await asyncio.open_connection(
             *self._address, ssl=self._context, server_hostname=self._name, local_addr=self._source
         )
@@ -98,11 +98,11 @@ class RawCaller:
 
     @property
     def open_still(self) -> bool:
-        """Whether the other side has not hung up."""
+        """True while the other side has not hung up."""
         return self._answering is not None and not self._answering.done()
 
     def call(self, method: str) -> int:
-        """Begins a call of a full method name; its stream."""
+        """Begins a call of a full method name; returns its stream."""
         stream = next(self._streams)
         fields = [
             (":method", "POST"), (":scheme", "https"), (":path", method), (":authority", self._name),
@@ -112,14 +112,14 @@ class RawCaller:
         return stream
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Bytes of a call, as soon as the other side lets them in; `end` ends the request with them."""
+        """Sends bytes of a call, as soon as the other side lets them in; `end` ends the request with them."""
         self._queues[stream] = bytearray(data)
         if end:
             self._ends.add(stream)
         self._flush()
 
     async def drain(self) -> None:
-        """Returns once what is let in is nearly written. A connection that is gone raises `OSError`."""
+        """Waits until the bytes that are let in are nearly written. Raises `OSError` for a lost connection."""
         await self._writer.drain()
 
     def _flush(self) -> None:
@@ -163,7 +163,7 @@ class RawCaller:
             self._writer.transport.abort()
 
     async def _answer(self) -> None:
-        """Reads what comes, answers pings and settings, and gives the connection back its window, no stream."""
+        """Reads frames, answers pings and settings, and restores the window of the connection, but of no stream."""
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = await self._reader.readexactly(9)

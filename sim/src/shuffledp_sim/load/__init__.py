@@ -1,1 +1,1 @@
-"""`shuffledp load`: an open-loop load test of a deployed entry node, with real submissions; none may be lost."""
+"""Open-loop load tests of a deployed entry node with real submissions, none of which may be lost: `shuffledp load`."""

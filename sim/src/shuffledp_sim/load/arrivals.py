@@ -1,8 +1,8 @@
-"""When users arrive, and what happened to each: an open-loop driver.
+"""Open-loop driver: arrivals of users, and the outcome and latency of each.
 
 Open loop: arrivals do not wait for answers, as real users do not wait for each other. Each latency counts from the
 moment at which the user *meant* to start. A driver that waits for a slow server before it sends the next request, or
-that counts from when it came round to sending, leaves out just the waiting that the users of a slow server see
+that counts from when it really sent, leaves out just the waiting that the users of a slow server see
 ("coordinated omission": G. Tene, How NOT to Measure Latency, 2015).
 """
 
@@ -21,13 +21,13 @@ Seconds = NDArray[np.float64]
 
 
 def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.random.Generator) -> Seconds:
-    """When each user means to start: shape (count,), in seconds from the first possible moment, rising.
+    """Intended starting times: shape (count,), in seconds from the first possible moment, rising.
 
     Args:
-        process: how they are spread.
+        process: the arrival process.
         rate: users a second, above 0; the mean of the process.
         count: users.
-        random: draws the gaps; nothing secret hangs on it.
+        random: draws the gaps; nothing secret depends on it.
     """
     if not rate > 0:
         raise ValueError(f"a rate is above 0, not {rate}")
@@ -37,13 +37,13 @@ def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.r
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened to each user; all arrays have shape (users,), seconds since the arrivals began.
+    """Times and outcome of each user; all arrays have shape (users,), seconds since the arrivals began.
 
     Attributes:
         intended: when the user meant to start.
-        started: when the driver came round to it.
+        started: when the driver really started it.
         finished: when the answer was there and checked.
-        outcomes: what `send` gave.
+        outcomes: the answers of `send`.
     """
 
     intended: Seconds
@@ -53,12 +53,12 @@ class Timeline:
 
     @property
     def latency(self) -> Seconds:
-        """From the intended start to the answer, the driver's own lateness included."""
+        """Time from the intended start to the answer, the driver's own lateness included."""
         return self.finished - self.intended
 
     @property
     def lateness(self) -> Seconds:
-        """How late the driver was. When this is no longer small, the driver is the bottleneck and not the server."""
+        """Delay of the driver. When this is no longer small, the driver is the bottleneck and not the server."""
         return self.started - self.intended
 
 
@@ -69,8 +69,8 @@ async def drive(
 
     Args:
         intended: shape (users,), rising, seconds from now.
-        send: one user's whole call; gives its outcome and raises nothing that should not end the test.
-        progress: is told how many are over, of how many.
+        send: one user's whole call; returns its outcome and raises only what should end the test.
+        progress: called with the number of calls that are over, and their total.
 
     Raises:
         RuntimeError: a `send` ended without an outcome; such a test would count fewer users than arrived.
@@ -81,7 +81,7 @@ async def drive(
     outcomes = [""] * users
     began = loop.time()
 
-    async def one(user: int) -> None:
+    async def call(user: int) -> None:
         nonlocal over
         started[user] = loop.time() - began
         outcomes[user] = await send(user)
@@ -93,7 +93,7 @@ async def drive(
     async with asyncio.TaskGroup() as group:
         for user, moment in enumerate(intended.tolist()):
             await asyncio.sleep(max(0.0, began + moment - loop.time()))
-            group.create_task(one(user))
+            group.create_task(call(user))
     if not all(outcomes):  # a task group passes over tasks that were cancelled from inside
         raise RuntimeError(
             f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by nobody here"

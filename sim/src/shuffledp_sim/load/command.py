@@ -1,4 +1,4 @@
-"""`shuffledp load`: runs the test, shows what it found."""
+"""The command `shuffledp load`."""
 
 from __future__ import annotations
 

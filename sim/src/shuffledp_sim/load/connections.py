@@ -1,4 +1,4 @@
-"""Many real TLS connections from one process.
+"""Many separate TLS connections from one process.
 
 gRPC lets channels of one process to one address share a connection ("global subchannel pool"), and its calls would then
 queue at one socket as no real users' calls do. `own_connection` gives each channel a pool of its own. Connections are
@@ -26,7 +26,7 @@ from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment
 
 HANDSHAKES: Final = 32
-"""Handshakes under way at once; more only queue at the processors of both sides."""
+"""Most handshakes under way at once; more only queue at the processors of both sides."""
 
 OTHER_FILES: Final = 256
 """Open files that driver and node need besides one per connection."""
@@ -37,14 +37,14 @@ _ESTABLISHED: Final = "01"
 
 @dataclass(frozen=True)
 class Connections:
-    """Connections that stand. `handshakes`: seconds that each took, shape (connections,)."""
+    """Established connections. `handshakes`: seconds that each took, shape (connections,)."""
 
     entries: tuple[EntryNode, ...]
     handshakes: NDArray[np.float64]
 
 
 def allow_open_files(connections: int) -> None:
-    """Makes sure that this process, and those it starts, may open so many connections.
+    """Makes sure that this process, and those it starts, may open that many connections.
 
     Raises:
         UsageError: the hard limit forbids it.
@@ -64,7 +64,7 @@ def allow_open_files(connections: int) -> None:
 async def connected(
     deployment: Deployment, verified: VerifiedRound, count: int, progress: Callable[[int, int], None]
 ) -> AsyncIterator[Connections]:
-    """`count` connections to the round's entry node, each ready for calls. Who calls decides whether to call again.
+    """Opens `count` connections to the round's entry node, each ready for calls. None of them retries by itself.
 
     Raises:
         UnreachableError: the node does not answer.
@@ -90,7 +90,7 @@ async def connected(
 
 
 def established_to(address: str) -> int | None:
-    """How many TCP connections of this process to that port stand, by the kernel's table; None where it has none."""
+    """Number of established TCP connections of this process to a port, by the kernel's table; None without one."""
     wanted = f"{int(address.rpartition(':')[2]):04X}"
     tables = [table for table in (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")) if table.exists()]
     if not tables:

@@ -1,8 +1,8 @@
-"""Submissions that were sealed before the arrivals begin, on disk. They fit the keys of one round and no other.
+"""Submissions sealed before the arrivals begin, on disk. They fit the keys of one round and no other.
 
-Sealing costs a user's device milliseconds, but a machine that plays thousands of users all of its cores for a while:
-done while they arrive, it would be the sealing that is measured. Records lie one after the other in one file and are
-read one by one, so that memory does not grow with the corpus.
+Sealing costs a user's device milliseconds, but a machine that plays thousands of users all of its cores for a while: a
+test that sealed while users arrive would measure the sealing. Records lie one after the other in one file and are read
+one by one, so that memory does not grow with the corpus.
 
     corpus.json     round id, number of users, geometry
     offsets.npy     uint64, shape (users + 1,): where each record begins
@@ -35,7 +35,7 @@ _RECORDS: Final = "submissions"
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a corpus is for."""
+    """Round, size and geometry of a corpus."""
 
     round_id: str
     users: int
@@ -43,7 +43,7 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def exists(folder: Path) -> bool:
-    """Whether there is a whole corpus: `corpus.json` is written last."""
+    """True if the folder holds a whole corpus: `corpus.json` is written last."""
     return (folder / _ABOUT).exists()
 
 
@@ -62,7 +62,7 @@ async def seal_corpus(
         verified: the round.
         chunks: the users in pieces, each the work of one task.
         pool: sealing processes.
-        progress: is told how many are sealed, of how many.
+        progress: called with the number of users sealed, and their total.
         total: users in all chunks.
     """
     _take(folder)

@@ -1,4 +1,4 @@
-"""What a load test found, as numbers. Pure."""
+"""Figures of a load test. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ UNANSWERED: Final = "unanswered: "
 
 DRIVER: Final = "driver"
 ENTRY: Final = "entry node"
-"""Whose processor time is reported."""
+"""Processes whose processor time is reported."""
 
 MESSAGES_AT_ONCE: Final = 2**22
-"""Messages that are looked up on the board in one go; bounds the memory of the check."""
+"""Number of messages looked up on the board at a time, which bounds the memory of the check."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Spread:
 
     @classmethod
     def of(cls, seconds: NDArray[np.float64]) -> Spread | None:
-        """Of a sample in seconds, shape (n,); None of nothing."""
+        """Percentiles of a sample in seconds, shape (n,); None for an empty one."""
         if not len(seconds):
             return None
         found = np.quantile(seconds, (0.5, 0.9, 0.99, 0.999, 1.0), method="inverted_cdf")
@@ -51,7 +51,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Calls:
-    """What the users asked. Each call ends in one column: accepted, refused, or here.
+    """Calls of the users. Each call is accepted, refused, or counted here as unanswered.
 
     Attributes:
         of_users: calls of each user, at least 1, shape (users,).
@@ -64,15 +64,15 @@ class Calls:
 
 @dataclass(frozen=True)
 class Collected:
-    """What was seen until the last answer.
+    """Measurements until the last answer.
 
     Attributes:
         timeline: of every user.
-        calls: that it took.
+        calls: of every user.
         handshakes: seconds, shape (connections,).
         established: connections that stood, by the kernel's count.
-        before: what driver and entry node had used when the arrivals began.
-        after: and when they were over.
+        before: resources that driver and entry node had used when the arrivals began.
+        after: the same when they were over.
     """
 
     timeline: Timeline
@@ -85,7 +85,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Ending:
-    """How the round ended: users with a receipt who are not on the board, reports it counted, why it failed."""
+    """Outcome of the round: users with a receipt who are not on the board, reports counted, reason of a failure."""
 
     lost: int | None
     counted: int | None
@@ -94,7 +94,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """One load test. Rates are users a second; what is not known is None.
+    """Report of one load test. Rates are users a second; unknown figures are None.
 
     Attributes:
         offered: users who wanted to submit.
@@ -168,7 +168,7 @@ class LoadReport:
         peaks: Mapping[str, Usage | None],
         seconds: dict[str, float],
     ) -> LoadReport:
-        """All figures of one test; `peaks` by process, at the end of the round."""
+        """Computes all figures of one test; `peaks` by process, at the end of the round."""
         timeline, geometry, after = collected.timeline, verified.geometry, collected.after
         receipts = accepted_users(timeline)
         accepted, refused, unanswered = outcomes_of(timeline)
@@ -207,7 +207,7 @@ class LoadReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -216,7 +216,7 @@ def _spent(before: Usage | None, after: Usage | None) -> float | None:
 
 
 def outcomes_of(timeline: Timeline) -> tuple[int, dict[str, int], dict[str, int]]:
-    """How many were accepted, refused by reason, unanswered by reason."""
+    """Numbers of users accepted, refused by reason, and unanswered by reason."""
     counts = Counter(timeline.outcomes)
     accepted = counts.pop(ACCEPTED, 0)
     unanswered = {name: counts.pop(name) for name in list(counts) if name.startswith(UNANSWERED)}
@@ -225,7 +225,7 @@ def outcomes_of(timeline: Timeline) -> tuple[int, dict[str, int], dict[str, int]
 
 
 def accepted_users(timeline: Timeline) -> NDArray[np.int64]:
-    """Who holds a receipt: user numbers, rising."""
+    """Numbers of the users who hold a receipt, rising."""
     return np.flatnonzero(np.array(timeline.outcomes) == ACCEPTED)
 
 
@@ -236,7 +236,7 @@ def rate_of(moments: NDArray[np.float64]) -> float:
 
 
 def count_lost(geometry: Geometry, board: bytes, submissions: Iterable[bytes]) -> int:
-    """How many submissions are not on the board with each message, once and unchanged.
+    """Number of submissions of which not every message is on the board, once and unchanged.
 
     Args:
         geometry: of the round.

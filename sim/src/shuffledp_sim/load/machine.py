@@ -12,14 +12,14 @@ from urllib.request import urlopen
 from shuffledp_core.errors import UsageError
 
 METRICS_SECONDS: Final = 5.0
-"""How long a metrics page may take; it must not hold the test up."""
+"""Time a metrics page may take; it must not hold the test up."""
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a process, or of it and all of its descendants.
+    """Resources used by a process, or by it and all of its descendants.
 
     Attributes:
         peak_bytes: sum of the largest resident sizes so far; pages shared between them count more than once. From a
@@ -32,9 +32,9 @@ class Usage:
 
 
 def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
-    """What the process (and, unless `alone`, its descendants) has used so far; None when nobody knows."""
+    """Resources that a process (and, unless `alone`, its descendants) has used so far; None when unknown."""
     try:
-        parts = [_own_usage(one) for one in ([pid] if alone else _family(pid))]
+        parts = [_own_usage(member) for member in ([pid] if alone else _family(pid))]
     except OSError:
         return None
     return Usage(sum(part.peak_bytes for part in parts), sum(part.cpu_seconds for part in parts))
@@ -47,7 +47,7 @@ def check_metrics_url(url: str) -> None:
 
 
 def usage_from_metrics(url: str) -> Usage | None:
-    """What a process says of itself on its metrics page, in Prometheus's text format; None when it says nothing."""
+    """Resources that a process reports on its Prometheus metrics page; None when it does not answer."""
     try:
         with urlopen(url, timeout=METRICS_SECONDS) as page:  # noqa: S310 - `check_metrics_url` has seen it
             lines = page.read().decode("utf-8", "replace").splitlines()

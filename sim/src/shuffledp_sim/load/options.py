@@ -1,4 +1,4 @@
-"""What a load test is asked to do."""
+"""Options of a load test."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.users.fleet import System
 
 OPEN_SECONDS: Final = 7200.0
-"""A round of its own is closed when everybody is through; this is only the latest moment."""
+"""Open time of the test's own round: it is closed when everybody is through; this is only the latest moment."""
 
 LEAST_SHARE: Final = 0.5
-"""Reports without which a round of its own ends without a board, as a share of the users."""
+"""Smallest share of the users' reports with which the test's own round has a board."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class LoadOptions:
     Attributes:
         keys: the deployment's folder; None: a system of its own, on this machine.
         round_id: an open round of the deployment; None: a round of its own, by the options from `mechanism` on.
-        population: whose credentials the users get.
-        users: how many arrive.
+        population: in which the users are enrolled.
+        users: number of users who arrive.
         connections: TLS connections that they share.
         rate: arrivals a second.
-        arrivals: how they are spread.
-        attempts: how often each asks while nobody answers, with the client's own pauses; 1: never again.
+        arrivals: the arrival process.
+        attempts: most calls of a user while nobody answers, with the client's own pauses; 1: never again.
         corpus: folder for the sealed submissions; None: a temporary one.
         metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a system of its own.
         leave_open: somebody else closes the round; for several drivers in one round.
@@ -72,7 +72,7 @@ class LoadOptions:
             check_metrics_url(self.metrics)
 
     def plan(self, system: System) -> RoundPlan:
-        """The plan of a round of its own, over all nodes of the system. Raises `UsageError` for impossible numbers."""
+        """Plan of the test's own round, over all nodes of the system. Raises `UsageError` for impossible numbers."""
         try:
             return RoundPlan(
                 population=system.population,

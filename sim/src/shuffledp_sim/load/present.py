@@ -1,4 +1,4 @@
-"""A load report for people: text, a picture, a page that stands by itself."""
+"""Presentation of a load report: text, a picture, a self-contained page."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _cpu(report: LoadReport, name: str) -> str:
 
 
 def print_report(report: LoadReport, console: Console) -> None:
-    """The figures as a table."""
+    """Prints the figures as a table."""
     table = Table(title="Load on the entry node", show_header=False, box=None, title_justify="left")
     for name, value in rows(report):
         table.add_row(name, value)
@@ -101,7 +101,7 @@ def check_report_file(file: Path) -> None:
 
 
 def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
-    """A picture (.png), or a page with the picture and all figures that needs no other file (.html)."""
+    """Writes a picture (.png), or a self-contained page with the picture and all figures (.html)."""
     picture = io.BytesIO()
     draw(report, timeline).savefig(picture, format="png")
     if file.suffix == ".png":
@@ -122,7 +122,7 @@ def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
 
 
 def draw(report: LoadReport, timeline: Timeline) -> Figure:
-    """Latency over time, its distribution, throughput, and where the time of the round went."""
+    """Draws latency over time, its distribution, throughput, and the time of each stage."""
     figure = Figure(figsize=(11, 7.5), dpi=130, layout="constrained")
     (over_time, distribution), (throughput, stages) = figure.subplots(2, 2)
     _draw_latency(timeline, over_time)
@@ -189,7 +189,7 @@ def _legend_above(axes: Axes) -> None:
 
 
 def _plain_numbers(axis: Axis, values: NDArray[np.float64]) -> None:
-    """Numbers and no powers of ten on a logarithmic axis; 2 and 5 as well where there are few decades."""
+    """Labels a logarithmic axis with plain numbers; 2 and 5 as well where there are few decades."""
     above = values[values > 0]
     few = len(above) > 0 and float(above.max() / above.min()) < _FEW_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))

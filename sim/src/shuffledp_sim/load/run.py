@@ -1,4 +1,4 @@
-"""The load test itself: a round, pre-sealed users, connections, arrivals, the end of the round, what became of all."""
+"""Run of a load test: a round, pre-sealed users, connections, arrivals, the end of the round, the check of receipts."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ from shuffledp_sim.users.fleet import DeployedSystem, System, enrolled_users, ve
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 _LOCAL_BUDGET: Final = 1e6
-"""ε of the local system's accountant: no limit to one round."""
+"""Budget ε of the local system's accountant, which no single round exceeds."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The figures, and each user's times for the picture."""
+    """Figures of a load test, and each user's times for the picture."""
 
     report: LoadReport
     timeline: Timeline
 
 
 async def run_load(options: LoadOptions, stages: Stages) -> Finding:
-    """One load test.
+    """Runs one load test.
 
     Raises:
-        ShuffleDPError: it could not be run. A round that fails at its end is a finding, with its `failure`.
+        ShuffleDPError: it could not be run. A round that fails at its end is reported, with its `failure`.
     """
     allow_open_files(options.connections)
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
@@ -124,7 +124,7 @@ class LoadTest:
         self._clock = StageClock()
 
     async def run(self) -> Finding:
-        """Opens or finds the round, and gives an own round up when the test cannot go on."""
+        """Opens or finds the round and runs the test; its own round is given up when the test cannot go on."""
         async with control_of(self._system.deployment) as control:
             with self._clock.stage("open"):
                 verified = await self._round(control)
@@ -187,7 +187,7 @@ class LoadTest:
             users = Users(connections, corpus, options.users, Backoff(attempts=options.attempts))
             with self._clock.stage("arrivals"):
                 timeline = await drive(intended, users.submit, partial(self._bar, "arrivals"))
-            after = await self._usage(verified)
+            after = await self._usage(verified)  # before the round closes: mixing is not part of the measured load
         calls = Calls(users.calls, dict(users.unanswered.most_common()))
         return Collected(timeline, calls, connections.handshakes, established, before, after)
 
@@ -202,7 +202,7 @@ class LoadTest:
         self._stages.update(stage, done, total)
 
     async def _ending(self, corpus: Corpus, timeline: Timeline, signed: Signed) -> Ending:
-        """What the round published, and how many with a receipt are not in it."""
+        """Checks the published board for every user with a receipt."""
         deployment, receipts = self._system.deployment, accepted_users(timeline)
         try:
             result = read_result(deployment, signed)
@@ -220,7 +220,7 @@ class LoadTest:
 
 
 class Users:
-    """What users do when they arrive, as the real client does it, and how many calls that took.
+    """Users as they arrive: each submits as the real client does, and its calls are counted.
 
     Each reads its sealed submission, sends it, checks the receipt, and asks again while nobody answers. Repeating is
     harmless: the node gives the same receipt again.
@@ -228,10 +228,10 @@ class Users:
     Args:
         connections: which the users share.
         corpus: of at least as many submissions as users are played.
-        backoff: how often and how patiently a user asks.
+        backoff: attempts and pauses of a user.
 
     Attributes:
-        calls: how many it took each user so far, shape (users,).
+        calls: number of calls of each user so far, shape (users,).
         unanswered: calls without an answer, by what gRPC said.
     """
 
@@ -243,7 +243,7 @@ class Users:
         self._backoff = backoff
 
     async def submit(self, user: int) -> str:
-        """The outcome: `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused it."""
+        """Submits; returns `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused it."""
         submission = self._corpus[user]
         try:
             await with_retries(lambda: self._ask(user, submission), self._backoff)

@@ -1,1 +1,1 @@
-"""A whole deployment as processes on this machine."""
+"""Whole deployments as processes on this machine."""

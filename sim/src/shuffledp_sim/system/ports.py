@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Ports:
-    """`count` different ports of the loopback interface that nobody else is given until `close`.
+    """Reservation of `count` different ports of the loopback interface until `close`.
 
     Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's, asyncio's and
     Prometheus' do) can listen on such a port, and again after a restart, but the kernel gives it to no other program
@@ -17,15 +17,15 @@ class Ports:
 
     def __init__(self, count: int) -> None:
         self._sockets = [socket.socket() for _ in range(count)]
-        for one in self._sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        self.numbers: list[int] = [one.getsockname()[1] for one in self._sockets]
+        for holder in self._sockets:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+        self.numbers: list[int] = [holder.getsockname()[1] for holder in self._sockets]
 
     def close(self) -> None:
-        """Lets all of them go. Safe to call twice."""
-        for one in self._sockets:
-            one.close()
+        """Releases all ports. Safe to call twice."""
+        for holder in self._sockets:
+            holder.close()
 
     def __del__(self) -> None:
         self.close()

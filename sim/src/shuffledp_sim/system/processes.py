@@ -1,4 +1,4 @@
-"""A whole deployment as processes on this machine: keys, configs, broker, accountant, nodes, analyst.
+"""Local deployment as processes of this machine: keys, configs, broker, accountant, nodes, analyst.
 
 Every process is the one that is deployed for real, started by its own command line; only the addresses are local.
 Nothing outlives the `LocalSystem`: each process leads its own process group, which is stopped (then killed) on the
@@ -30,10 +30,10 @@ from shuffledp_sim.system.child import PARENT
 from shuffledp_sim.system.ports import Ports
 
 START_SECONDS: Final = 60.0
-"""How long a process may take until it reports healthy; a healthy machine needs about one."""
+"""Time a process may take until it reports healthy; on a healthy machine it needs about one."""
 
 STOP_SECONDS: Final = 10.0
-"""How long a process may take to stop before it is killed; above the services' own grace period."""
+"""Time a process may take to stop before it is killed; above the services' own grace period."""
 
 _POPULATION: Final = "demo"
 
@@ -56,7 +56,7 @@ class LocalProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it (again); the log is appended to."""
+        """Starts it, also again; the log is appended to."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command lines
                 self.command,
@@ -76,17 +76,17 @@ class LocalProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL to the process alone, as a crash would; its group is cleared by `stop`."""
+        """Kills the process alone (SIGKILL), as a crash would; its group is cleared by `stop`."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def signal_group(self, number: signal.Signals) -> None:
-        """A signal to the process and all of its children."""
+        """Sends a signal to the process and all of its children."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -107,7 +107,7 @@ class LocalProcess:
 
 
 class LocalSystem:
-    """All processes of one deployment. Use as an async context manager; `folder` must be new or empty.
+    """A deployment whose processes all run here. Use as an async context manager; `folder` must be new or empty.
 
     Args:
         folder: keys, configs, state and logs.
@@ -115,9 +115,9 @@ class LocalSystem:
         budget: of the one population, "demo".
         broker: whether to run one.
         settings: further configuration by role ("node", "analyst", "accountant"), seconds and the like.
-        metrics: whether every service has a page of metrics; `metrics` says where, host:port by name.
-        programs: by party name (or "broker"), what runs in the place of its program: a module and its first arguments.
-        corrupt: numbers of the nodes that are corrupt, from 1; what they write is in `logs_of`.
+        metrics: whether every service has a metrics page; the attribute `metrics` has its host:port by name.
+        programs: by party name (or "broker"), replacements of its program: a module and its first arguments.
+        corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class LocalSystem:
             self._add(name, [*program, "--config", str(config), *corruption])
 
     def logs_of(self, name: str) -> Path:
-        """Where a corrupt node writes what it knows."""
+        """Log folder of a corrupt node."""
         return self.folder / "corrupt" / name
 
     def _add(self, name: str, module: list[str]) -> None:
@@ -194,14 +194,14 @@ class LocalSystem:
     async def start(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Starts every process and returns when all are healthy; the caller stops them, also after a failure.
 
-        `progress` is told how many are healthy, of how many.
+        `progress` is called with the number of healthy processes, and their total.
         """
         for process in self.processes.values():
             process.start()
         waiting = [asyncio.ensure_future(self.until_healthy(name)) for name in self.processes]
         try:
-            for healthy, one in enumerate(asyncio.as_completed(waiting), start=1):
-                await one
+            for healthy, ready in enumerate(asyncio.as_completed(waiting), start=1):
+                await ready
                 if progress is not None:
                     progress(healthy, len(waiting))
         finally:  # one failure is enough: nobody asks for those of the others

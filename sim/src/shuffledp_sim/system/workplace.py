@@ -1,4 +1,4 @@
-"""A folder for a whole system and its keys, as long as it runs."""
+"""Temporary folder for a whole system and its keys."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LEAST_BYTES: Final = 16 * 2**20
 """Free bytes without which nothing is started: keys, ledger and logs of a small round are a few MB."""
 
 FULL_BYTES: Final = 2**20
-"""Less than this left after a failure: the disk was full, whatever the parts that ran into it say."""
+"""Free bytes below which a failure is blamed on a full disk, whatever error it raised."""
 
 
 @contextmanager
 def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
-    """A new folder for temporary files, for the owner only; it goes with all that is in it, whatever happens.
+    """A new temporary folder, for the owner only, removed with all its contents whatever happens.
 
     Raises:
         OutputError: there is no such folder, or its disk is full, now or when something else had failed.

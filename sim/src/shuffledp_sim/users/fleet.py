@@ -1,4 +1,4 @@
-"""A fleet of simulated users: real credentials, the real client code, real submissions.
+"""Fleets of simulated users: real credentials, the real client code, real submissions.
 
 Each user has its own key and credential, randomises and seals its own value in a worker process, and uploads over
 one of a few shared connections. Memory is bounded by what is under way, but for the messages that each user keeps
@@ -40,7 +40,7 @@ CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""
 
 UPLOADS: Final = 32
-"""Submissions under way at once."""
+"""Most submissions under way at once."""
 
 ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
@@ -48,7 +48,7 @@ ONIONS_PER_TASK: Final = 4000
 ANY_ROUND: Final = Policy(
     epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, distance=1, operators=1, messages=1_000_000, allow_corrupt=True
 )
-"""Simulated users take part in whatever the experiment asks; real users choose their own limits."""
+"""Policy of simulated users, who take part in every round; real users choose their own limits."""
 
 
 class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
@@ -56,21 +56,21 @@ class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
 
 
 class System(Protocol):
-    """What simulated users need of a running system; `processes.LocalSystem` is one, `DeployedSystem` another."""
+    """A running system as simulated users need it; `processes.LocalSystem` is one, `DeployedSystem` another."""
 
     @property
     def deployment(self) -> Deployment:
-        """Its keys, the enrolment key of the population among them."""
+        """The system's keys, the enrolment key of the population among them."""
         ...
 
     @property
     def population(self) -> str:
-        """Whose credentials the users get."""
+        """The population in which the users are enrolled."""
         ...
 
     @property
     def broker(self) -> BrokerConfig | None:
-        """Where rounds are announced; None: only the analyst is asked."""
+        """The broker that announces rounds; None: only the analyst is asked."""
         ...
 
 
@@ -84,7 +84,7 @@ class DeployedSystem:
 
 
 class Fleet:
-    """One user per value, for one round.
+    """Simulated users, one per value, for one round.
 
     Args:
         system: where it runs.
@@ -124,13 +124,13 @@ class Fleet:
         self._keys = system.deployment.keys_of(CLIENT)
         self._roster = system.deployment.roster
         self.credentials: list[bytes] = []
-        """Of the users that have begun to submit, in the order of their values; what an attack is measured by."""
+        """Credentials of the users that have begun to submit, in the order of their values; ground truth of attacks."""
         self._kept: list[bytes] = []
         self._sample: PreparedSubmission | None = None
         self._sealed = 0
 
     async def find_round(self) -> VerifiedRound:
-        """The verified round, as every client finds it."""
+        """Finds and verifies the round, as every client does."""
 
         def verified(data: bytes) -> VerifiedRound:
             return verified_for(self._system, data, self._round_id)
@@ -138,13 +138,13 @@ class Fleet:
         return await find_round(self._roster, self._keys, self._system.broker, verified, round_id=self._round_id)
 
     async def submit(self, verified: VerifiedRound | None = None) -> None:
-        """Every user seals and submits; returns when each holds a checked receipt or was refused as tolerated.
+        """Seals and submits for every user; returns when each holds a checked receipt or was refused as tolerated.
 
         Args:
             verified: the round when the caller has found it already.
 
         Raises:
-            ShuffleDPError: what the first failing user was told, or a sealing process died.
+            ShuffleDPError: the error of the first user that failed, or a sealing process died.
         """
         try:
             await self._seal_and_upload(verified or await self.find_round(), time.perf_counter())
@@ -168,14 +168,14 @@ class Fleet:
                     prepared = await loop.run_in_executor(self._pool, seal_users, verified, users)
                     self._count_sealed(len(users), began)
                     async with _together() as group:
-                        for one in prepared:
-                            group.create_task(upload(one))
+                        for submission in prepared:
+                            group.create_task(upload(submission))
                 finally:
                     places.release()
 
-            async def upload(one: PreparedSubmission) -> None:
+            async def upload(submission: PreparedSubmission) -> None:
                 async with uploads:
-                    await self._upload(next(entries), one)
+                    await self._upload(next(entries), submission)
                 self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
 
             async with _together() as group:
@@ -184,15 +184,15 @@ class Fleet:
                     group.create_task(chunk(users))
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
-    async def _upload(self, entry: EntryNode, one: PreparedSubmission) -> None:
+    async def _upload(self, entry: EntryNode, submission: PreparedSubmission) -> None:
         try:
-            await entry.submit(one)
+            await entry.submit(submission)
         except self._tolerated as error:
             self.refused[type(error).__name__] += 1
             return
         self.accepted += 1
-        self._kept.append(one.messages)
-        self._sample = one
+        self._kept.append(submission.messages)
+        self._sample = submission
 
     def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in enrolled_users(self._system, verified, self._values):
@@ -206,7 +206,7 @@ class Fleet:
             self._seconds["sealing"] = time.perf_counter() - began
 
     async def verify(self, signed: Signed) -> None:
-        """Every accepted user checks the result, and that its messages are on the published board, once and unchanged.
+        """Checks, for every accepted user, the result and that its messages are on the board, once and unchanged.
 
         Raises:
             DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single client would.
@@ -223,7 +223,7 @@ class Fleet:
 def enrolled_users(
     system: System, verified: VerifiedRound, values: NDArray[np.int64]
 ) -> Iterator[list[tuple[int, Member]]]:
-    """Values with fresh members of the population, in pieces that a sealing process is given at once."""
+    """Enrols a fresh member of the population for each value; yields them in pieces for one sealing task each."""
     onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
     size = max(1, min(ONIONS_PER_TASK // onions, -(-len(values) // (4 * WORKERS))))
     enrolment = system.deployment.enrolment_of(system.population)
@@ -234,14 +234,14 @@ def enrolled_users(
 
 
 def verified_for(system: System, data: bytes, round_id: str | None = None) -> VerifiedRound:
-    """The round in these announcement bytes, checked as every user of the system checks it; see `verify_round`."""
+    """Parses and verifies an announcement as every user of the system does; see `verify_round`."""
     announcement, roster = parse_announcement(data), system.deployment.roster
     return verify_round(announcement, roster, ANY_ROUND, system.population, system_clock(), round_id)
 
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that ends with the first failure itself: the others are cancelled by it and have nothing to add."""
+    """A task group that raises its first failure itself: the other tasks are cancelled and have nothing to add."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

@@ -1,4 +1,4 @@
-"""`shuffledp fleet`: simulated users of a deployment whose processes run elsewhere, round after round."""
+"""Simulated users of a deployment whose processes run elsewhere, round after round: `shuffledp fleet`."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from shuffledp_sim.users.fleet import DeployedSystem, Fleet, System, verified_fo
 from shuffledp_sim.users.sealing import sealing_pool
 
 ANNOUNCEMENT_SECONDS: Final = 10.0
-"""How long the broker is listened to before the analyst is asked as well: the broker is untrusted and may be silent."""
+"""Time for the broker before the analyst is asked as well: the broker is untrusted and may be silent."""
 
 POLL_SECONDS: Final = 1.0
-"""Between two questions to the analyst, for a round without a broker, or for a result."""
+"""Interval between two questions to the analyst, for a round without a broker, or for a result."""
 
 RESULT_SECONDS: Final = 3600.0
-"""How long after its closing time a round may take to end, before its users give up on it."""
+"""Time a round may take to end after its closing time, before its users give up on it."""
 
 TOO_LATE: Final = (SubmissionClosedError, RoundStateError)
-"""What a user hears who comes after the round was full, was closed, or has been erased: normal among several fleets."""
+"""Errors of a user who comes after the round was full, was closed, or has been erased: normal among several fleets."""
 
 _ONE_ATTEMPT: Final = Backoff(attempts=1)
 _NO_CAP: Final = 2**62
@@ -66,8 +66,8 @@ class FleetOptions:
     Attributes:
         keys: the deployment's folder, with the enrolment key: the fleet enrols its own users.
         broker: where rounds are announced; None: the analyst is asked again and again.
-        population: whose credentials the users get.
-        users: how many there are.
+        population: in which the users are enrolled.
+        users: number of users.
         offset: rows of the data to leave to others.
         data: CSV file; None: the built-in sample.
         column: its column of whole numbers.
@@ -87,7 +87,7 @@ class FleetOptions:
 
 
 def parse_broker(text: str) -> BrokerConfig:
-    """The broker at "host:port" or "host" (port 1883). Raises `UsageError`."""
+    """Parses the broker's address, "host:port" or "host" (port 1883). Raises `UsageError`."""
     host, _, port = text.partition(":")
     if not host or not (port or "1883").isdecimal() or not 0 < int(port or 1883) < 65536:
         raise UsageError(f"a broker is host or host:port, not {text!r}")
@@ -108,7 +108,7 @@ def run_fleet_command(options: FleetOptions) -> None:
 
 
 def _values(options: FleetOptions) -> NDArray[np.int64]:
-    """Shape (users,), int64, from 0 to `max_value`."""
+    """Loads the users' values: shape (users,), int64, from 0 to `max_value`."""
     rows = options.offset + options.users
     column = load_column(options.data, options.column, users=rows, max_value=options.max_value or _NO_CAP)
     return column.values[options.offset :]
@@ -162,7 +162,7 @@ async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecu
 
 
 async def new_rounds(system: System) -> AsyncGenerator[VerifiedRound, None]:
-    """Each round once that is open, verified and has not ended, as it is announced by the broker or the analyst."""
+    """Yields each new open round once, verified, as the broker or the analyst announces it."""
     known: set[str] = set()
     roster, keys = system.deployment.roster, system.deployment.keys_of(CLIENT)
     async with AnalystReader.of(keys, roster, _ONE_ATTEMPT) as analyst:
@@ -181,7 +181,7 @@ async def new_rounds(system: System) -> AsyncGenerator[VerifiedRound, None]:
 
 
 async def _candidates(system: System, analyst: AnalystReader) -> AsyncGenerator[bytes, None]:
-    """Announcements to verify: for some seconds the broker's, then the analyst's."""
+    """Yields unverified announcements: for some seconds the broker's, then the analyst's."""
     began = asyncio.get_running_loop().time()
     if system.broker is not None:
         name = system.deployment.roster.deployment
@@ -207,10 +207,10 @@ async def _has_ended(analyst: AnalystReader, round_id: str) -> bool:
 async def play_round(
     system: System, verified: VerifiedRound, values: NDArray[np.int64], pool: ProcessPoolExecutor
 ) -> None:
-    """Every user submits to this round, waits for its result and checks it; one log line.
+    """Plays all users in one round: they submit, wait for the result and check it; one log line.
 
     Raises:
-        ShuffleDPError: whatever a user was told, but that the round was full or over; or what ended the round.
+        ShuffleDPError: a user's error, other than that the round was full or over; or what ended the round.
     """
     largest = verified.mechanism.domain - 1
     capped = int((values > largest).sum())
@@ -236,7 +236,7 @@ async def play_round(
 
 
 async def _result(system: System, verified: VerifiedRound) -> Signed:
-    """The signed result, not verified, once there is one. Raises `UnreachableError` when it does not come."""
+    """Waits for the signed result, not verified. Raises `UnreachableError` when it does not come."""
     until = verified.closes_at + int(1000 * RESULT_SECONDS)
     async with AnalystReader.of(system.deployment.keys_of(CLIENT), system.deployment.roster) as analyst:
         while system_clock() < until:

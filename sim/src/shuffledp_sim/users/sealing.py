@@ -1,4 +1,4 @@
-"""What runs inside a sealing process of the fleet. Imports only the client's pure part: a worker starts in a moment."""
+"""Code of the fleet's sealing processes. Imports only the client's pure part, so that a worker starts in a moment."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ WORKERS = os.cpu_count() or 1
 """Sealing processes: one per core."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many pieces of work are done, of how many."""
+"""A callback with the number of pieces of work done, and their total."""
 
 Result = TypeVar("Result")
 
 
 def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
-    """What some users' devices do before they send."""
+    """Randomises and seals the values of some users, as their devices do."""
     return [prepare(verified, value, member) for value, member in users]
 
 
 class _DeafPool(ProcessPoolExecutor):
-    """Processes that never hear Ctrl-C, not even before they can say so: it is the parent's to end them."""
+    """Processes that never receive Ctrl-C, not even while they start: the parent ends them."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See `Executor.submit`; the first call starts the processes."""
@@ -61,12 +61,12 @@ def sealing_pool() -> ProcessPoolExecutor:
 def run_chunks(
     pool: ProcessPoolExecutor, chunks: Sequence[tuple[Callable[[], Result], int]], progress: Progress | None
 ) -> list[Result]:
-    """The results of all calls, in their order; what has not begun is given up when one fails.
+    """Runs all calls and returns their results in order; those not yet begun are given up when one fails.
 
     Args:
         pool: where the calls run, so they must be picklable.
         chunks: each call with the pieces of work in it.
-        progress: told about pieces.
+        progress: called with pieces.
     """
     sizes = {pool.submit(call): size for call, size in chunks}
     done, total = 0, sum(sizes.values())

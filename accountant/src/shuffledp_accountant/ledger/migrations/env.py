@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, on the connection and inside the transaction that the ledger opened."""
+"""Alembic's entry point: runs the migrations inside the transaction that the ledger opened."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Mix nodes that cheat: what they do (`tampering`), in real rounds (`rounds`), and what comes of it (`attack`)."""
+"""Attacks of malicious mix nodes: tampering with onions (`tampering`), in real rounds (`rounds`), judged (`attack`)."""

@@ -74,13 +74,13 @@ WANTED: Final[dict[str, str]] = {
     **dict.fromkeys(("copy", "replay", "mark", "isolate", "crowd", "surround"), TRACED),
     **dict.fromkeys(("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER),
 }
-"""What the adversary is after."""
+"""Goal of the adversary for each tampering."""
 
 CONSISTENT: Final = ("substitute", "exchange", "alter", SILENTLY, "isolate")
-"""Tamperings that leave every count and length as the other parties expect it."""
+"""Tamperings that leave every count and length as the other parties expect them."""
 
 TRIALS: Final = 100
-"""Rounds in process of each attack without its defence."""
+"""Number of in-process rounds of each attack without its defence."""
 
 _GOAL: Final = "threat model: integrity goal 2"
 _NOTICED: Final = "noticed, as a share of the tampered rounds"
@@ -107,87 +107,87 @@ def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE
     check_trials(trials, confidence, fewest=1)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
-        observations, said = asyncio.run(play(Path(folder), stages))
+        observations, refusals = asyncio.run(play(Path(folder), stages))
         in_process = _in_process(trials, confidence, stages)
         stages.finish()
-    findings = (*judged(observations), *_knocked(said), *in_process)
-    details: dict[str, Any] = {"observations": [_row(one) for one in observations], "at_the_door": said}
+    findings = (*judged(observations), *_at_the_door(refusals), *in_process)
+    details: dict[str, Any] = {"observations": [_row(seen) for seen in observations], "at_the_door": refusals}
     return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
 
 
 async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[str, str | None]]:
-    """All real rounds, on one system: what was observed in each, and what the door said (see `knock`)."""
-    orders_of_day = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
-    orders_of_day.append(("isolate", 1))
-    total = len(orders_of_day) + 4
+    """Plays all real rounds on one system: an observation of each, and the refusals at the door (see `knock`)."""
+    scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    scenarios.append(("isolate", 1))
+    total = len(scenarios) + 4
     system, orders = tamperable_system(folder)
-    seen: list[Observation] = []
+    observations: list[Observation] = []
 
-    def saw(one: Observation) -> None:
-        seen.append(one)
-        stages.update("rounds", len(seen), total)
+    def record(observation: Observation) -> None:
+        observations.append(observation)
+        stages.update("rounds", len(observations), total)
 
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
-        saw(await observe(system, orders, None, 1))
-        for name, position in orders_of_day:
-            saw(await observe(system, orders, name, position))
-        saw(await crowd_out(system, orders))
-        saw(await surround(system))
-        said, knocked = await knock(system)
-        saw(knocked)
+        record(await observe(system, orders, None, 1))
+        for name, position in scenarios:
+            record(await observe(system, orders, name, position))
+        record(await crowd_out(system, orders))
+        record(await surround(system))
+        refusals, observation = await knock(system)
+        record(observation)
     finally:
         system.stop()
-    return seen, said
+    return observations, refusals
 
 
-def _row(one: Observation) -> dict[str, Any]:
-    wanted = WANTED.get(one.tampering)
-    got = one.answer_changed if wanted == ANSWER else one.identified > 0 if wanted == TRACED else False
-    return {"wanted": wanted, "got": got, **one.to_dict()}
+def _row(seen: Observation) -> dict[str, Any]:
+    wanted = WANTED.get(seen.tampering)
+    got = seen.answer_changed if wanted == ANSWER else seen.identified > 0 if wanted == TRACED else False
+    return {"wanted": wanted, "got": got, **seen.to_dict()}
 
 
 def judged(observations: Sequence[Observation]) -> list[Finding]:
-    """The findings of the real rounds."""
-    of = {name: [one for one in observations if one.tampering == name] for name in (*SCENARIOS, "isolate")}
+    """Findings of the real rounds."""
+    of = {name: [seen for seen in observations if seen.tampering == name] for name in (*SCENARIOS, "isolate")}
     findings = [_must_be_noticed(name, of[name]) for name in SCENARIOS]
-    tracing = [one for name in ("copy", "replay", "mark") for one in of[name]]
+    tracing = [seen for name in ("copy", "replay", "mark") for seen in of[name]]
     findings.append(
         _count(
             "copy, replay and mark: does the victim's message show?",
             _IDENTIFIED,
             Claim("threat model: privacy goal 1", 0.0),
-            sum(one.identified for one in tracing) / sum(one.messages for one in tracing),
+            sum(seen.identified for seen in tracing) / sum(seen.messages for seen in tracing),
             len(tracing),
             defended=True,
         )
     )
-    consistent = [one for name in CONSISTENT for one in of[name]]
+    consistent = [seen for name in CONSISTENT for seen in of[name]]
     findings.append(
         _count(
             f"{', '.join(CONSISTENT)}: if users did not look for their tags",
             _NOTICED,
             Claim(_GOAL, 1.0, at_least=True),
-            sum(one.stopped_by is not None for one in consistent) / len(consistent),
+            sum(seen.stopped_by is not None for seen in consistent) / len(consistent),
             len(consistent),
             defended=False,
             note="every count is right: only the receipt tags tell",
         )
     )
-    tampered = [one for rounds in of.values() for one in rounds]
+    tampered = [seen for rounds in of.values() for seen in rounds]
     findings.append(
         _count(
             "the charge of a tampered round",
             "still charged, as a share of the tampered rounds",
             Claim("protocol: Discards", 1.0, at_least=True),
-            sum(one.charge != "released" for one in tampered) / len(tampered),
+            sum(seen.charge != "released" for seen in tampered) / len(tampered),
             len(tampered),
             defended=True,
         )
     )
     findings.append(_must_be_noticed("isolate", of["isolate"]))
     for name, what in _ISOLATING.items():
-        findings += [_isolated(what, one) for one in observations if one.tampering == name]
+        findings += [_isolated(what, seen) for seen in observations if seen.tampering == name]
     return findings
 
 
@@ -200,26 +200,26 @@ _ISOLATING: Final = {
 
 
 def _must_be_noticed(name: str, rounds: Sequence[Observation]) -> Finding:
-    share = sum(one.noticed for one in rounds) / len(rounds)
-    note = "; ".join(f"at {one.position}: {one.by}, {one.error}" for one in rounds)
+    share = sum(seen.noticed for seen in rounds) / len(rounds)
+    note = "; ".join(f"at {seen.position}: {seen.by}, {seen.error}" for seen in rounds)
     return _count(name, _NOTICED, Claim(_GOAL, 1.0, at_least=True), share, len(rounds), defended=True, note=note)
 
 
-def _isolated(what: str, one: Observation) -> Finding:
+def _isolated(what: str, seen: Observation) -> Finding:
     return _count(
         what,
         _IDENTIFIED,
         Claim("guessing which messages of the round are the victim's", 1 / USERS),
-        one.identified / one.messages,
+        seen.identified / seen.messages,
         1,
         defended=False,
-        note=f"nothing prevents it; noticed afterwards by {one.by}",
+        note=f"nothing prevents it; noticed afterwards by {seen.by}",
     )
 
 
-def _knocked(said: dict[str, str | None]) -> list[Finding]:
-    """The findings at an honest entry node's door: only the very same submission gets a receipt again."""
-    foreign = {what: error for what, error in said.items() if what != AGAIN}
+def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
+    """Finding at an honest entry node: only the very same submission gets a receipt again."""
+    foreign = {what: error for what, error in refusals.items() if what != AGAIN}
     note = "; ".join(f"{what}: {error}" for what, error in foreign.items())
     refused = sum(error is not None for error in foreign.values()) / len(foreign)
     claim = Claim("threat model: integrity goal 1", 1.0, at_least=True)
@@ -228,7 +228,7 @@ def _knocked(said: dict[str, str | None]) -> list[Finding]:
 
 
 def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
-    """The attacks with and without one check, and every bit of an onion flipped."""
+    """Findings of the in-process attacks with and without one check, and with every bit of an onion flipped."""
     runs: list[tuple[str, bool, Callable[[], unguarded.Trace]]] = [
         ("copy, where nodes do not look for repeated onions", False, lambda: unguarded.copied(trials, guarded=False)),
         ("copy, the same rounds with that check", True, lambda: unguarded.copied(trials, guarded=True)),
@@ -259,7 +259,7 @@ def _sampled(scenario: str, trace: unguarded.Trace, confidence: float, *, defend
 def _count(
     scenario: str, quantity: str, claim: Claim, measured: float, trials: int, *, defended: bool, note: str = ""
 ) -> Finding:
-    """A finding about what was counted: its interval is the number itself."""
+    """Finding about a counted number: its interval is the number itself."""
     return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)
 
 

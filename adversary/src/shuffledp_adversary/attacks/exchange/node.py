@@ -1,4 +1,4 @@
-"""The malicious node: the shuffler's own code, with the result of its mixing tampered with before it is signed."""
+"""A malicious node: the shuffler's own code, with the output of its mixing tampered with before it is signed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shuffledp_shuffler.work import Work
 
 @dataclass(frozen=True)
 class Orders:
-    """A folder in which the adversary's parts leave word to each other."""
+    """A folder through which the adversary's processes communicate."""
 
     folder: Path
 
@@ -44,17 +44,17 @@ class Orders:
             (self.folder / "order").write_text(order)
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Names a key of the adversary's own: who has a credential under it is an accomplice."""
+        """Names an enrolment key of the adversary's own: holders of its credentials are accomplices."""
         make_folder(self.folder)
         (self.folder / "accomplices").write_bytes(enrolment_key)
 
     def accomplices(self) -> bytes:
-        """The key that was named to `let_in`; empty before."""
+        """The key that `let_in` was given; empty before."""
         file = self.folder / "accomplices"
         return file.read_bytes() if file.exists() else b""
 
     def leave_made(self, messages: list[bytes]) -> None:
-        """Leaves the plain messages that the node made up, for its accomplices."""
+        """Writes the plain messages that the node made up, for its accomplices."""
         write_atomic(self.folder / "made", b"".join(messages))
 
     def made(self) -> bytes:
@@ -112,14 +112,14 @@ class TamperingWork(Work):
 
 
 class LyingNode(MixNode):
-    """A node that says at its door and at the close what suits what it is about to do."""
+    """A node that lies about submissions and their number, as its order requires."""
 
     def __init__(self, parts: Parts, orders: Orders) -> None:
         super().__init__(parts)
         self._orders = orders
 
     async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
-        """See `MixNode.submit`; when ordered to, lets in one user, and then only accomplices."""
+        """See `MixNode.submit`; when ordered to, admits one user, and then only accomplices."""
         if self._orders.order != CROWD:
             return await super().submit(round_id, credential, claim, chunks)
         live, door = self._round(round_id), self._parts.submissions
@@ -149,7 +149,7 @@ def _enrolling(roster: Roster, key: bytes) -> Roster:
 
 
 def corrupted(orders: Orders) -> Callable[[Parts], MixNode]:
-    """What makes a malicious node of an honest node's parts."""
+    """A function that makes a malicious node of an honest node's parts."""
 
     def node_of(parts: Parts) -> MixNode:
         work = TamperingWork(parts.work.identity, parts.work.pool, parts.work.relay, parts.work.metrics, None, orders)

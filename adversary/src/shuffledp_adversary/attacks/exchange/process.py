@@ -1,8 +1,8 @@
-"""A mix node that cheats on order: `python -m` this module with `--orders FOLDER --config FILE`.
+"""Process of a mix node that cheats on order: `python -m` this module with `--orders FOLDER --config FILE`.
 
 It is the real node in every respect but one: after it has mixed, it tampers with its output as the file `order` in
-its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and signs a header that fits what it
-sends. The plain messages that it makes up are left in `made` for whoever it colludes with.
+its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and signs a header that fits its output.
+The plain messages that it makes up are left in `made` for its accomplices.
 
 Peeling processes import the main module again, so the node itself is in `node` and imported in `main` only.
 """
@@ -18,7 +18,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def main() -> int:
-    """Runs the node; the exit code."""
+    """Runs the node and returns the exit code."""
     parser = argparse.ArgumentParser(prog="malicious-node", description="A mix node that cheats, for experiments.")
     parser.add_argument("--orders", type=Path, required=True, help="folder in which the orders of each round lie")
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")

@@ -1,4 +1,4 @@
-"""Real rounds with one malicious node: what it did, what it gained, and who noticed, where and by what."""
+"""Real rounds with one malicious node: its tampering, its gain, and who noticed by which error."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ ROUTES: Final = {
     2: ("node-2", "node-1", "node-3"),
     3: ("node-2", "node-3", "node-1"),
 }
-"""The route that puts the malicious node at each position; the other two run the honest program."""
+"""Routes that put the malicious node at each position; the other two nodes run the honest program."""
 
 NOBODY: Final = "nobody"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One tampered round, as everybody saw it.
+    """Outcome of one tampered round.
 
     Attributes:
-        tampering: what the malicious node did.
-        position: where it stood on the route.
+        tampering: name of the tampering.
+        position: position of the malicious node on the route.
         stopped_by: the node or analyst that stopped the round; None when it was published.
-        users: how many of the honest users miss messages that they hold a receipt for.
+        users: number of honest users who miss messages that they hold a receipt for.
         victim: whether the victim is one of them.
         error: class of the error that the noticing party raised; None when nobody noticed.
-        public: what everybody sees: "failed", or "published" with the number of reports.
-        charge: where the round's charge stands in the ledger afterwards.
+        public: public outcome: "failed", or "published" with the number of reports.
+        charge: state of the round's charge in the ledger afterwards.
         messages: of each user.
         changed: messages on the published board that no user sent; 0 without a board.
         candidates: board messages among which the adversary can only guess (see `suspects`); None without a board.
-        identified: how many of the victim's messages the adversary knows for the victim's.
+        identified: number of messages that the adversary knows to be the victim's.
     """
 
     tampering: str
@@ -82,12 +82,12 @@ class Observation:
 
     @property
     def noticed(self) -> bool:
-        """Whether anybody honest noticed."""
+        """True if any honest party noticed."""
         return self.stopped_by is not None or self.users > 0
 
     @property
     def by(self) -> str:
-        """Who noticed, for people."""
+        """Parties that noticed, for people."""
         if self.stopped_by is not None:
             return self.stopped_by
         if self.users == 0:
@@ -98,7 +98,7 @@ class Observation:
 
     @property
     def answer_changed(self) -> bool:
-        """Whether the public answer is not the one that the users' messages make."""
+        """True if the public answer differs from that of the users' messages."""
         return self.stopped_by is None and (self.changed > 0 or self.users > 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Past:
-    """Of an earlier round from which an onion is replayed: what its board showed, and its victim's messages."""
+    """Board and victim's messages of an earlier round from which an onion is replayed."""
 
     board: frozenset[bytes] = frozenset()
     victims: frozenset[bytes] = frozenset()
@@ -132,7 +132,7 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
 
 
 def plan_for(system: LocalSystem, position: int, max_reports: int = USERS + 1) -> RoundPlan:
-    """A sum over the users, with the malicious node at this position; one report more or less is allowed."""
+    """Plan of a sum over the users, with the malicious node at this position; one report more or less is allowed."""
     return RoundPlan(
         population=system.population,
         mechanism="rr-shuffle",
@@ -162,38 +162,38 @@ class TamperedRound:
 
     @property
     def enrolment(self) -> Identity:
-        """Who really admits users to the population."""
+        """The population's real enrolment identity."""
         return self.system.deployment.enrolment_of(self.system.population)
 
     def entry(self) -> EntryNode:
-        """The line of a device to the entry node; use as a context manager."""
+        """A device's channel to the entry node; use as a context manager."""
         return EntryNode(self.verified.entry, self.keys, self.roster)
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
-        """What new users with credentials under this key would send."""
+        """Prepares the submissions of new users with credentials under this key."""
         members = (Member.of(*pair) for pair in issue_credentials(enrolment, users))
-        return [prepare(self.verified, number % (LARGEST + 1), one) for number, one in enumerate(members)]
+        return [prepare(self.verified, number % (LARGEST + 1), member) for number, member in enumerate(members)]
 
     async def submit(self, users: int = USERS) -> None:
-        """New honest users submit, the first one before the others; each holds a checked receipt."""
+        """Submits for new honest users, the first one before the others; each holds a checked receipt."""
         sent = self.prepare(users, self.enrolment)
         await self.send(sent[:1])
         await self.send(sent[1:])
         self.honest += sent
 
     async def send(self, submissions: Sequence[PreparedSubmission]) -> None:
-        """Submits these; raises what the entry node refused the first with."""
+        """Sends these submissions; raises the entry node's first refusal."""
         async with self.entry() as entry:
-            await asyncio.gather(*(entry.submit(one) for one in submissions))
+            await asyncio.gather(*(entry.submit(submission) for submission in submissions))
 
     async def finish(self) -> Signed:
-        """Closes the submissions; the signed result, published or not."""
+        """Closes the submissions and returns the signed result, published or not."""
         async with control_of(self.system.deployment) as control, translated(ANALYST):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
             return await follow_round(control, self.round_id, _QUIET, StageClock())
 
     def split(self, packed: bytes) -> list[bytes]:
-        """Packed plain messages one by one."""
+        """Splits packed plain messages."""
         return split(packed, self.verified.geometry.plain_bytes)
 
     @property
@@ -209,7 +209,7 @@ class TamperedRound:
             return await analyst.board(self.round_id, result.messages * self.verified.geometry.plain_bytes)
 
     def complaint(self, signed: Signed, board: bytes, user: int) -> ShuffleDPError | None:
-        """What this user's own client says about a published round; None when all is well."""
+        """The error with which this user's own client rejects a published round; None when all is well."""
         mine = self.honest[user]
         try:
             check_board(check_result(mine, self.roster, signed), mine.geometry, board, [mine.messages])
@@ -219,41 +219,41 @@ class TamperedRound:
 
 
 async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
-    """A new open round."""
+    """Opens a new round."""
     async with control_of(system.deployment) as control:
         return TamperedRound(system, await open_round(control, plan))
 
 
 async def observe(system: LocalSystem, orders: Orders, tampering: str | None, position: int) -> Observation:
-    """One whole round in which the malicious node, at this position, does what it is ordered to do."""
+    """Plays one whole round in which the malicious node, at this position, carries out its order."""
     past = NO_PAST
     if tampering == "replay":  # there must be something to replay
         earlier, signed = await _played(system, position)
         board = await earlier.board(verify_from(earlier.roster.the(ANALYST), signed, Result))
         past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
     orders.give(tampering)
-    one, signed = await _played(system, position)
-    observation = await judge(one, signed, orders.made(), tampering or "nothing", position, past)
+    tampered, signed = await _played(system, position)
+    observation = await judge(tampered, signed, orders.made(), tampering or "nothing", position, past)
     orders.give(None)
     return observation
 
 
 async def _played(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
-    """A round of honest users that has ended, and its signed result."""
-    one = await open_tampered(system, plan_for(system, position))
-    await one.submit()
-    return one, await one.finish()
+    """Plays a round of honest users to its end; returns it with its signed result."""
+    tampered = await open_tampered(system, plan_for(system, position))
+    await tampered.submit()
+    return tampered, await tampered.finish()
 
 
 def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()) -> set[bytes]:
-    """Of the messages on a board those that the adversary has reason to take for the victim's.
+    """Messages on a board that the adversary has reason to take for the victim's.
 
     A message that stands there more than once, or stood on an earlier board, is one that was repeated on purpose;
     where there is none, it is any that the adversary did not make up itself.
 
     Args:
         shown: the board.
-        own: what the adversary made up.
+        own: messages that the adversary made up.
         earlier: the earlier board, if an onion was replayed.
     """
     counts = Counter(shown)
@@ -262,18 +262,20 @@ def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[b
 
 
 async def judge(
-    one: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int, past: Past = NO_PAST
+    tampered: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int, past: Past = NO_PAST
 ) -> Observation:
-    """What everybody sees of a round that has ended, and what the adversary gained: it knows the messages `made`.
+    """Outcome of a round that has ended, for an adversary that made up the messages `made`.
 
     The adversary has identified messages when all that it suspects are the victim's.
     """
-    result = verify_from(one.roster.the(ANALYST), signed, Result)
-    published, board = result.outcome == "published", await one.board(result)
-    complaints = [one.complaint(signed, board, user) for user in range(len(one.honest))] if published else []
+    result = verify_from(tampered.roster.the(ANALYST), signed, Result)
+    published, board = result.outcome == "published", await tampered.board(result)
+    users = range(len(tampered.honest)) if published else ()
+    complaints = [tampered.complaint(signed, board, user) for user in users]
     missed = [error for error in complaints if error is not None]
-    sent, shown = one.split(b"".join(submission.messages for submission in one.honest)), one.split(board)
-    suspected, victims = suspects(shown, one.split(made), past.board), one.victims | past.victims
+    sent = tampered.split(b"".join(submission.messages for submission in tampered.honest))
+    shown = tampered.split(board)
+    suspected, victims = suspects(shown, tampered.split(made), past.board), tampered.victims | past.victims
     return Observation(
         tampering=tampering,
         position=position,
@@ -282,8 +284,8 @@ async def judge(
         victim=bool(complaints) and complaints[0] is not None,
         error=result.error if not published else type(missed[0]).__name__ if missed else None,
         public=f"published, {result.accepted} reports" if published else "failed",
-        charge=await charge_of(one.system, one.round_id),
-        messages=one.verified.geometry.messages_per_user,
+        charge=await charge_of(tampered.system, tampered.round_id),
+        messages=tampered.verified.geometry.messages_per_user,
         changed=len(set(shown) - set(sent)),
         candidates=len(suspected) if published else None,
         identified=len(suspected) if suspected <= victims else 0,
@@ -291,7 +293,7 @@ async def judge(
 
 
 async def charge_of(system: LocalSystem, round_id: str) -> str:
-    """Where the round's charge stands: reserved, settled or released."""
+    """State of the round's charge: reserved, settled or released."""
     roster = system.deployment.roster
     keys, accountant = system.deployment.keys_of(OPERATOR), roster.the(ACCOUNTANT)
     request = accountant_pb2.GetBudgetRequest(population=system.population)
@@ -301,7 +303,7 @@ async def charge_of(system: LocalSystem, round_id: str) -> str:
 
 
 def _stopped_by(result: Result, position: int) -> str:
-    """The node that the analyst names as the one that refused; else the analyst itself."""
+    """The node that refused by the analyst's word; else the analyst itself."""
     named, colon, _ = (result.reason or "").partition(": ")
     return named if colon and named in ROUTES[position] else ANALYST
 

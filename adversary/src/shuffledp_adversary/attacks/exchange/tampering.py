@@ -1,7 +1,7 @@
-"""What a malicious mix node does to its pool after peeling: pure functions from honest output to tampered output.
+"""Tampering of a malicious mix node with its pool after peeling: pure functions from honest to tampered output.
 
 Each tampering keeps every length and, where it can, every count, and the node signs a header for exactly what it
-sends. What the node knows is in `Pool`; nothing here is available to an honest node only.
+sends. The node's knowledge is in `Pool`; nothing here is available to an honest node only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomness import RandomIntegers, system_random
 
 COPIES: Final = 3
-"""How often a copied onion stands in the batch, the original included."""
+"""Multiplicity of a copied onion in the batch, the original included."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What a malicious node has in its hands after peeling.
+    """Data of a malicious node after peeling.
 
     Attributes:
         geometry: lengths of the round.
@@ -29,9 +29,9 @@ class Pool:
         public_keys: round keys of hops 1..L.
         position: the node's own, 1..L.
         records: its honest output, peeled and permuted.
-        victim: those of `records` that it goes for: all of the first user at the entry, the first one elsewhere.
+        victim: those of `records` that it attacks: all of the first user at the entry, the first one elsewhere.
         earlier: a record of the victim of an earlier round at this position; None in the first.
-        made: the plain messages that the node makes up in this round; it knows them again on the board.
+        made: the plain messages that the node makes up in this round; it recognises them on the board.
     """
 
     geometry: Geometry
@@ -132,7 +132,7 @@ def double(pool: Pool) -> list[bytes]:
 
 
 def drop(pool: Pool) -> list[bytes]:
-    """Drops the victim's onions and signs that it dropped so many, as a node does with those that do not open."""
+    """Drops the victim's onions and signs for their number, as a node does with those that do not open."""
     mine = set(pool.of_victim())
     return [record for place, record in enumerate(pool.records) if place not in mine]
 
@@ -141,11 +141,11 @@ SILENTLY: Final = "shrink-silently"
 """As `shrink`, and at the close the entry node also claims one report fewer than it acknowledged."""
 
 CROWD: Final = "crowd"
-"""No change after peeling: the entry node lets one user in and turns the others away for accomplices that nobody
+"""No change after peeling: the entry node admits one user and refuses the others in favour of accomplices that nobody
 ever enrolled. See `node.LyingNode`."""
 
 DROP: Final = "drop"
-"""The one tampering that the node's header owns up to; see `drop`."""
+"""The only tampering that the node's header admits; see `drop`."""
 
 TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
     "alter": alter,
@@ -166,5 +166,5 @@ TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
 
 
 def split(packed: bytes, width: int) -> list[bytes]:
-    """Packed records one by one."""
+    """Splits packed records of `width` bytes."""
     return [packed[start : start + width] for start in range(0, len(packed), width)]

@@ -1,6 +1,6 @@
-"""The same attacks where the defence is missing, in process: real onions, real mixing, one check left out.
+"""The same attacks without their defence, in process: real onions, real mixing, one check left out.
 
-What is left out is the search for repeated onions at the honest node (`copied`), or the authentication of a layer
+The missing check is the search for repeated onions at the honest node (`copied`), or the authentication of a layer
 (`marked`). The adversary is the entry node and reads the board; the honest node permutes with the operating system's
 randomness, as always.
 """
@@ -34,12 +34,12 @@ HOPS: Final = 3
 _ROUND: Final = "in-process"
 
 Route = list[tuple[bytes, bytes]]
-"""(private, public) round key of every hop."""
+"""Round keys (private, public) of every hop."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Trials of an attack, and in how many the adversary pointed at a message of the victim and was right."""
+    """Trials of an attack, and number in which the adversary pointed at a message of the victim and was right."""
 
     found: int
     trials: int
@@ -48,7 +48,7 @@ class Trace:
 
 
 def copied(trials: int, *, guarded: bool) -> Trace:
-    """The entry node repeats one onion of the victim; `guarded`: the nodes behind it drop repeated onions.
+    """Attack of an entry node that repeats an onion of the victim; `guarded`: later nodes drop repeated onions.
 
     The adversary points at the message that stands on the board most often.
     """
@@ -67,7 +67,7 @@ def copied(trials: int, *, guarded: bool) -> Trace:
 
 
 def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool:
-    """What the entry node has after peeling; the first user is the victim."""
+    """Pool of the entry node after peeling; the first user is the victim."""
     keys = [public for _, public in route]
     suite, private = suite_named(geometry.suite), route[0][0]
     records: list[bytes] = []
@@ -78,7 +78,7 @@ def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool
 
 
 def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: bool) -> list[bytes]:
-    """The board, after the honest hops 2..L; when guarded, each drops onions that repeat."""
+    """Board after the honest hops 2..L; when guarded, each drops onions that repeat."""
     for position in range(2, HOPS + 1):
         if guarded:
             packed = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
@@ -90,7 +90,7 @@ def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: b
 
 
 def marked(trials: int) -> Trace:
-    """The entry node marks an onion whose layers are encrypted, but not authenticated.
+    """Attack of an entry node that marks an onion whose layers are encrypted, but not authenticated.
 
     A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the adversary flips
     the highest bit of the symbol, which no honest message has set, and points at the message that has it.
@@ -114,7 +114,7 @@ _KEY_BYTES: Final = 32
 
 
 def _bare_seal(route: Sequence[X25519PrivateKey], message: bytes) -> bytes:
-    """An onion without authentication: for this experiment only, so that what authentication stops can be seen."""
+    """Seals an onion without authentication: for this experiment only, to show what authentication stops."""
     for key in reversed(route):
         fresh = X25519PrivateKey.generate()
         public = fresh.public_key().public_bytes_raw()
@@ -133,7 +133,7 @@ def _stream(shared: bytes, data: bytes) -> bytes:
 
 
 def flipped(suite: Suite) -> Trace:
-    """Every single bit of an onion, flipped: `found` counts the changed onions that still open, of `trials` bits.
+    """Attack that flips every single bit of an onion: `found` counts the changed onions that still open.
 
     Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that the curve ignores.
     """
@@ -160,7 +160,7 @@ def _opens(opens: Callable[[bytes], bytes], onion: bytes) -> bool:
 
 
 def _plain() -> bytes:
-    """A bit and a tag, both random."""
+    """A random plain message: a bit and a tag."""
     return bytes([system_random(1)[0] & 1]) + system_random(TAG_BYTES)
 
 
