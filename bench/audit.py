@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.commands import questions
-from shuffledp.commands.options import Circumstances, decimal
+from shuffledp.commands.options import Scenario, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
@@ -72,7 +72,7 @@ def run() -> None:
     """A histogram and a sum."""
     print(f"  trials a second, {USERS} users a trial, {WORKERS} processes; medians of {TURNS} turns")
     print("                     bare numpy  client's sampler  whole audit  audit / numpy  audit / sampler")
-    around = Circumstances(USERS, DELTA)
+    around = Scenario(USERS, DELTA)
     histogram, _ = questions.krr_histogram(3, 1.0)
     with sealing_pool() as pool:
         compare("krr-histogram", questions.question(histogram, around), pool)

@@ -21,7 +21,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_ops.rounds.running import StageClock
 from shuffledp_sim.demo import DemoOptions, run_demo
 from shuffledp_sim.playing import run_round
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 CORES = os.cpu_count() or 1
@@ -50,7 +50,7 @@ async def memory() -> None:
     """Prints the peak memory of each node, workers included, and what of it the records took, by their bytes."""
     users, bits = 1000, 250
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
-        async with LocalSystem(Path(folder), nodes=3, budget=Budget(1e6, 1e-3)) as system:
+        async with LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3)) as system:
             await warm(pool)
             plan = RoundPlan(
                 population=system.population,

@@ -29,7 +29,7 @@ from shuffledp_core.transport.tls import CLIENT, channel_to
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import batch_pb2, node_pb2, node_pb2_grpc
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.fleet import enrolled_users, verified_for
 from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm
 
@@ -91,7 +91,10 @@ def _requests(one: PreparedSubmission) -> list[node_pb2.SubmitRequest]:
 async def compare() -> None:
     """Prints rates, processor time and memory of both, and their ratios."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
-        async with LocalSystem(Path(folder), nodes=3, budget=Budget(1e6, 1e-3)) as system, AsyncExitStack() as stack:
+        async with (
+            LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3)) as system,
+            AsyncExitStack() as stack,
+        ):
             await warm(pool)
             control = await stack.enter_async_context(control_of(system.deployment))
             opened = await open_round(control, LoadOptions(users=USERS * TURNS).plan(system))

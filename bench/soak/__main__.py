@@ -32,7 +32,7 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.run import LoadTest
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
 USERS = 200
@@ -61,7 +61,9 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
         if BROKER in attacks:
             programs["broker"] = ["bench.soak.hostile_broker"]
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as in deploy/compose.yaml
-        local = LocalSystem(Path(folder) / "system", nodes=HONEST_NODES + 1, budget=Budget(1e9, 0.5), programs=programs)
+        local = LocalSystem(
+            Path(folder) / "system", nodes=HONEST_NODES + 1, budget=LocalBudget(1e9, 0.5), programs=programs
+        )
         async with local as system, _besieged(system, attacks) as waves:
             await warm(pool)
             watch = Watch(system)

@@ -65,7 +65,7 @@ class World:
 
     def caller(self, name: str = ANALYST) -> Caller:
         roster = self.deployment.roster
-        channel = channel_to(roster.the("accountant"), self.deployment.keys_of(name), roster)
+        channel = channel_to(roster.accountant, self.deployment.keys_of(name), roster)
         self._channels.append(channel)
         return Caller(accountant_pb2_grpc.AccountantStub(channel))
 
@@ -74,7 +74,7 @@ class World:
             await channel.close()
 
     def read(self, wire: bytes) -> Certificate:
-        key = bytes.fromhex(self.deployment.roster.the("accountant").identity_key)
+        key = bytes.fromhex(self.deployment.roster.accountant.identity_key)
         return verify(Signed.from_bytes(wire), Certificate, ACCOUNTANT, key)
 
     def discard(self, round_id: str, node: str, *, forwarded: bool = False, signer: str | None = None) -> bytes:
@@ -109,7 +109,7 @@ def make_config(deployment: Deployment, folder: Path) -> AccountantConfig:
         keys=deployment.keys_of(ACCOUNTANT),
         roster=deployment.roster_file,
         root_key=deployment.root_key,
-        listen=deployment.roster.the("accountant").address,
+        listen=deployment.roster.accountant.address,
         state=folder / "state",
         populations={"demo": PopulationConfig(epsilon=2.0, delta=1e-6)},
     )

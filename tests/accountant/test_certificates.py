@@ -22,7 +22,7 @@ from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentE
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Cost, analyse, calibrated
 from shuffledp_privacy.bounds import Bounds
 from shuffledp_privacy.rechecking import recheck
@@ -46,7 +46,7 @@ def issued(
     plan: RoundPlan = PLAIN,
     mechanism: Mechanism = MECHANISM,
     reports: int = 200,
-    stage: str = PLAN,
+    stage: str = CertificateStage.PLAN,
     account: Account = ACCOUNT,
 ) -> Certificate:
     cost = cost_of(plan, mechanism, reports)
@@ -85,7 +85,7 @@ def test_a_calibrated_plan_holds_and_is_not_wasteful() -> None:
 
 def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() -> None:
     mechanism = calibrated(PLAIN)
-    document = issued(mechanism=mechanism, reports=60, stage=FINAL)
+    document = issued(mechanism=mechanism, reports=60, stage=CertificateStage.FINAL)
     assert not document.holds
     assert document.epsilon.certified is not None
     assert document.epsilon.certified > PLAIN.epsilon
@@ -97,7 +97,7 @@ def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() ->
 def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
     cost = cost_of(PLAIN, MECHANISM, 200)
     unbounded = replace(analyse(cost), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
-    document = certificate(PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1)
+    document = certificate(CertificateStage.PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1)
     assert document.epsilon.certified is None
     assert not document.holds
     assert any("no finite epsilon" in line for line in document.basis)
@@ -107,7 +107,7 @@ def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
 @pytest.mark.parametrize("spent", [None, 4.5])
 def test_an_overspent_budget_is_never_hidden(spent: float | None) -> None:
     account = Account(LedgerPosition(entry=1, spent=spent, delta=1e-5, limit=4.0), ("C1",))
-    assert any("OVERSPENT" in line for line in issued(account=account, stage=FINAL).basis)
+    assert any("OVERSPENT" in line for line in issued(account=account, stage=CertificateStage.FINAL).basis)
 
 
 def test_metric_distance_defaults_to_the_whole_domain_and_may_be_smaller() -> None:
@@ -130,7 +130,7 @@ def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> 
     cost, analysis = final_cost(plan, mechanism, 1000, planned)
     assert analysis.bounds.certified <= min(planned, naive)
     assert cost.setting.users == 1000
-    document = certificate(FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1)
+    document = certificate(CertificateStage.FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1)
     recheck(document)
 
 
@@ -162,7 +162,7 @@ def test_lost_messages_leave_fewer_honest_reports(dropped: int, invalid: int, ho
     losses = Losses(dropped, invalid)
     cost, analysis = final_cost(plan, SUM, 250, math.inf, losses)
     assert (cost.setting.users, cost.setting.honest) == (250, honest)
-    document = certificate(FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses)
+    document = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses)
     assert (document.dropped, document.invalid, document.holds) == (dropped, invalid, holds)
     words = " / ".join(document.assumptions)
     assert f"at least {honest} of the mixed reports are whole reports of users who follow the protocol" in words
@@ -190,7 +190,7 @@ def test_losses_never_make_a_certificate_better() -> None:
 @pytest.mark.parametrize("wrong", [{"dropped": -1}, {"dropped": 21}, {"invalid": 30}, {"dropped": 11, "invalid": 10}])
 def test_a_certificate_that_counts_on_reports_that_are_not_whole_is_caught(wrong: dict[str, int]) -> None:
     with pytest.raises(DocumentError, match="whole reports"):
-        recheck(changed(issued(stage=FINAL), **wrong))
+        recheck(changed(issued(stage=CertificateStage.FINAL), **wrong))
 
 
 def test_an_unknown_stage_is_our_own_mistake() -> None:
@@ -198,7 +198,7 @@ def test_an_unknown_stage_is_our_own_mistake() -> None:
         issued(stage="draft")
 
 
-@pytest.mark.parametrize("stage", [PLAN, FINAL])
+@pytest.mark.parametrize("stage", [CertificateStage.PLAN, CertificateStage.FINAL])
 def test_an_honest_certificate_passes_the_recheck_after_a_trip_over_the_wire(stage: str) -> None:
     document = issued(stage=stage)
     recheck(from_json(to_json(document), Certificate))

@@ -20,9 +20,9 @@ from shuffledp_accountant.ledger.charges import (
     Account,
     Budget,
     Charge,
+    ChargeState,
     Reservation,
     Settlement,
-    State,
     settled_cost,
 )
 from shuffledp_accountant.ledger.database import open_database
@@ -95,7 +95,7 @@ def test_a_reservation_is_charged_and_its_certificate_says_where_it_stands(ledge
     assert seen[0].position.entry == 1
     assert seen[0].position.spent == pytest.approx(alone(), rel=1e-9)
     charge = ledger.charge("a1")
-    assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (State.RESERVED, cost(), 0.5, 1000)
+    assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (ChargeState.RESERVED, cost(), 0.5, 1000)
 
 
 def test_a_charge_without_a_largest_distance_is_refused_and_not_tried_for_ever(ledger: Ledger) -> None:
@@ -128,7 +128,7 @@ def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: L
     with pytest.raises(BudgetExceeded, match=wanted):
         ledger.reserve(ask("ff"), sign)
     statement = ledger.statement("demo")
-    assert statement.charges[State.RESERVED] == len(ledger.entries("demo")) == accepted
+    assert statement.charges[ChargeState.RESERVED] == len(ledger.entries("demo")) == accepted
     assert accepted > 2
     assert statement.spent.epsilon <= statement.budget.epsilon
 
@@ -155,7 +155,7 @@ def test_a_settlement_of_more_reports_keeps_the_reserved_charge_and_says_so(ledg
     final = ledger.settle("a1", Settlement(400, cost(400), 0.3), sign)
     assert ledger.settle("a1", Settlement(400, cost(400), 0.3), sign) == final
     charge = ledger.charge("a1")
-    assert (charge.state, charge.accepted, charge.cost, charge.epsilon) == (State.SETTLED, 400, cost(200), 0.5)
+    assert (charge.state, charge.accepted, charge.cost, charge.epsilon) == (ChargeState.SETTLED, 400, cost(200), 0.5)
     assert alone(400) < alone(200) == pytest.approx(ledger.statement("demo").spent.epsilon, rel=1e-9)
     assert seen[-1].position.entry == 1
     assert "charged for 200 honest users, as reserved: further reports may be made up" in seen[-1].basis
@@ -176,14 +176,14 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
 
     with pytest.raises(BudgetExceeded):
         deque(map(run, range(4096)))
-    settled = ledger.statement("demo").charges[State.SETTLED]
+    settled = ledger.statement("demo").charges[ChargeState.SETTLED]
     assert spent({small: settled}, Adjacency.STANDARD, DELTA).epsilon <= 4.0
     ledger.close()
 
 
 @given(st.integers(1, 400), st.integers(1, 400))
 def test_a_charge_is_the_worse_of_what_was_reserved_and_what_arrived(reserved: int, arrived: int) -> None:
-    charge = Charge("a", "demo", 1, State.RESERVED, "{}", cost(reserved), 0.5, b"", None, None, 0, 0)
+    charge = Charge("a", "demo", 1, ChargeState.RESERVED, "{}", cost(reserved), 0.5, b"", None, None, 0, 0)
     kept, _ = settled_cost(charge, Settlement(arrived, cost(arrived), 0.7))
     assert kept.setting.honest == min(reserved, arrived)
 
@@ -206,7 +206,7 @@ def test_a_release_gives_everything_back_once_and_the_round_never_returns(ledger
     ledger.release("a1")
     ledger.release("a1")
     assert ledger.statement("demo").spent.epsilon == 0.0
-    assert ledger.charge("a1").state is State.RELEASED
+    assert ledger.charge("a1").state is ChargeState.RELEASED
     with pytest.raises(RoundStateError, match="cannot be run again"):
         ledger.reserve(ask("a1"), sign)
     with pytest.raises(RoundStateError, match="was released"):

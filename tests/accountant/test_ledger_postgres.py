@@ -20,7 +20,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, Settlement, State
+from shuffledp_accountant.ledger.charges import Account, Budget, ChargeState, Reservation, Settlement
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
 from shuffledp_core.errors import LedgerAwayError, RoundStateError
@@ -102,7 +102,7 @@ def test_a_round_is_reserved_settled_and_read_again_on_postgresql(url: str) -> N
     ledger.close()
     again = Ledger.open(url, {"pg": Budget(5.0, 1e-6)}, lambda: 8)
     assert again.statement("pg") == before
-    assert [entry.state for entry in again.entries("pg")] == [State.SETTLED, State.RELEASED]
+    assert [entry.state for entry in again.entries("pg")] == [ChargeState.SETTLED, ChargeState.RELEASED]
     assert before.spent == spent_adaptively([COST], Adjacency.STANDARD, 5.0, 1e-6)
     again.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_accountant.ledger.charges import Budget, Charge, State
+from shuffledp_accountant.ledger.charges import Budget, Charge, ChargeState
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.adaptive import spent_adaptively
@@ -107,9 +107,9 @@ def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_char
     ledger.close()
     assert [c.round_id for c in charges] == [f"c0{n:04x}" for n in range(rounds)]
     assert [c.entry for c in charges] == list(range(1, rounds + 1))
-    settled = [c for c in charges if c.state is State.SETTLED]
+    settled = [c for c in charges if c.state is ChargeState.SETTLED]
     assert [c.round_id for c in settled] == [f"c0{n:04x}" for n in range(0, rounds, 50)]
-    assert all(c.state is State.RELEASED for c in charges if c not in settled)
+    assert all(c.state is ChargeState.RELEASED for c in charges if c not in settled)
     for charge in charges:
         assert answered["reserved", charge.round_id] == sha256(charge.plan_certificate).hexdigest()
     for charge in settled:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant.ledger.charges import Account, Budget, Reservation, State
+from shuffledp_accountant.ledger.charges import Account, Budget, ChargeState, Reservation
 from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import LedgerAwayError
@@ -155,7 +155,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
     ledger = opened(file)
     assert [ledger.statement(name) for name in BUDGETS] == before
     assert before[0].spent.epsilon > before[1].spent.epsilon == before[0].if_fixed
-    assert before[0].charges[State.RESERVED] == 3
+    assert before[0].charges[ChargeState.RESERVED] == 3
     ledger.close()
 
 

@@ -87,7 +87,7 @@ class World:
             keys=self.deployment.keys_of("analyst"),
             roster=self.deployment.roster_file,
             root_key=self.deployment.root_key,
-            listen=self.roster.the("analyst").address,
+            listen=self.roster.analyst.address,
             state=self.folder / "state",
             **self.options,
         )
@@ -208,7 +208,7 @@ class World:
     # ------------------------------------------------------------------ what the operator and clients do
 
     def channel(self, caller: str) -> grpc.aio.Channel:
-        return channel_to(self.roster.the("analyst"), self.deployment.keys_of(caller), self.roster)
+        return channel_to(self.roster.analyst, self.deployment.keys_of(caller), self.roster)
 
     @contextlib.asynccontextmanager
     async def control(self, caller: str = "operator") -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
@@ -238,7 +238,7 @@ class World:
             return [event async for event in stub.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id))]
 
     def read(self, data: bytes) -> Result:
-        return verify_from(self.roster.the("analyst"), Signed.from_bytes(data), Result)
+        return verify_from(self.roster.analyst, Signed.from_bytes(data), Result)
 
     async def ended(self, round_id: str) -> Result:
         """Follows a round to its end; the result, which must be the one that clients get, too."""

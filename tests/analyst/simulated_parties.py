@@ -284,7 +284,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
         if "refuses" in self.faults:
             raise PolicyRefusal("this node takes no part in rounds on Fridays")
         signed = Signed.from_bytes(request.certificate)
-        certificate = verify_from(self.deployment.roster.the("accountant"), signed, Certificate)
+        certificate = verify_from(self.deployment.roster.accountant, signed, Certificate)
         assert certificate.round_id not in self.discarded
         assert certificate.stage == "plan"
         _, public = suite_named(request.suite).generate()
@@ -305,7 +305,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
 
     async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
         signed = Signed.from_bytes(request.manifest)
-        manifest = verify_from(self.deployment.roster.the("analyst"), signed, Manifest)
+        manifest = verify_from(self.deployment.roster.analyst, signed, Manifest)
         mine = self.known(manifest.round_id)
         assert mine.key in manifest.route
         assert [verify_from(self.deployment.roster.party(key.signer), key, RoundKey).position for key in manifest.route]

@@ -279,7 +279,7 @@ async def start_process(world: World, config: Path) -> asyncio.subprocess.Proces
         sys.executable, "-m", "shuffledp_analyst.cli", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
     )
     roster = world.roster
-    async with channel_to(roster.the("analyst"), world.deployment.keys_of("client"), roster) as channel:
+    async with channel_to(roster.analyst, world.deployment.keys_of("client"), roster) as channel:
         await asyncio.wait_for(channel.channel_ready(), 60)
     return process
 
@@ -328,7 +328,7 @@ async def test_the_announcement_of_an_open_round_and_every_result_are_retained_o
         round_id = await world.open()
         topic = manifest_topic("demo", round_id)
         announced = await retained(config, topic, lambda data: from_json(data, Announcement))
-        manifest = verify_from(world.roster.the("analyst"), announced.manifest, Manifest)
+        manifest = verify_from(world.roster.analyst, announced.manifest, Manifest)
         assert manifest.round_id == round_id
         async with listening(config, topic) as payloads:
             world.reports(round_id, 5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shuffledp_analyst.round import Round, Stage
+from shuffledp_analyst.round import RoundLifecycle, Stage
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
 from shuffledp_core.onion.geometry import Geometry
@@ -30,7 +30,7 @@ def header(users: int = 6, **changes: object) -> BatchHeader:
     return BatchHeader(**fields)  # type: ignore[arg-type]
 
 
-CALLS: dict[str, Callable[[Round], object]] = {
+CALLS: dict[str, Callable[[RoundLifecycle], object]] = {
     "opened": lambda round_: round_.opened(GEOMETRY),
     "end_submissions": lambda round_: round_.end_submissions(),
     "closed": lambda round_: round_.closed(6),
@@ -41,8 +41,8 @@ CALLS: dict[str, Callable[[Round], object]] = {
 }
 
 
-def advanced(*calls: str) -> Round:
-    round_ = Round("r", PLAN)
+def advanced(*calls: str) -> RoundLifecycle:
+    round_ = RoundLifecycle("r", PLAN)
     for call in calls:
         CALLS[call](round_)
     return round_

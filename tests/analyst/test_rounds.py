@@ -34,7 +34,7 @@ async def test_a_round_goes_from_plan_to_published_result(world: World) -> None:
     assert {board[start : start + 17] for start in range(0, len(board), 17)} == sent
     assert digest(board) == result.board_digest
     assert result.final_certificate is not None
-    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    final = verify_from(world.roster.accountant, result.final_certificate, Certificate)
     assert (final.stage, final.users, final.honest) == ("final", 5, 4)
     assert world.accountant.ledger == {round_id: "settled"}
 
@@ -51,7 +51,7 @@ async def test_the_announcement_is_signed_by_the_analyst_and_by_every_node(world
         named = await stub.GetManifest(analyst_pb2.GetManifestRequest(round_id=round_id))
     assert newest == named
     announcement = from_json(newest.announcement, Announcement)
-    manifest = verify_from(world.roster.the("analyst"), announcement.manifest, Manifest)
+    manifest = verify_from(world.roster.analyst, announcement.manifest, Manifest)
     assert manifest.round_id == round_id
     assert manifest.closes_at - manifest.opens_at == 600_000
     assert [key.signer for key in manifest.route] == list(ROUTE)
@@ -181,7 +181,7 @@ async def test_messages_that_no_honest_client_sends_are_left_out_and_told(
     board = await world.board(result.round_id)
     assert (len(board), digest(board)) == (15 * 17, result.board_digest)
     assert result.final_certificate is not None
-    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    final = verify_from(world.roster.accountant, result.final_certificate, Certificate)
     assert (final.invalid, final.honest) == (outside + repeated, 4)  # one colluding user may have sent them
 
 
@@ -196,7 +196,7 @@ async def test_what_the_nodes_dropped_is_told_and_their_headers_are_in_the_resul
     assert [header.dropped for header in said] == [0, 1, 3]
     assert said[-1].digest == result.board_digest
     assert result.final_certificate is not None
-    final = verify_from(world.roster.the("accountant"), result.final_certificate, Certificate)
+    final = verify_from(world.roster.accountant, result.final_certificate, Certificate)
     assert (final.dropped, final.honest) == (3, 2)  # as many as the plan counts on: 3 reports, 1 colluding
 
 

@@ -22,7 +22,7 @@ from shuffledp_privacy.adaptive import spent_adaptively
 from shuffledp_privacy.analysis import Cost, spent
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.filters import (
-    Curve,
+    DeltaCurve,
     Filters,
     Price,
     gaussian_cost,
@@ -50,8 +50,8 @@ class Pair:
         return float(self.divergences(np.log([u]))[0])
 
     @property
-    def curve(self) -> Curve:
-        return Curve(np.expm1(EPSILONS), self.divergences(EPSILONS))
+    def curve(self) -> DeltaCurve:
+        return DeltaCurve(np.expm1(EPSILONS), self.divergences(EPSILONS))
 
 
 def response(epsilon: float, leak: float = 0.0) -> Pair:
@@ -168,7 +168,7 @@ def test_a_gaussian_mechanism_costs_its_own_variance(s: float) -> None:
     mu = math.sqrt(s)
     epsilons = np.linspace(0.0, s / 2 + 9 * mu, 800)
     deltas = norm.cdf(mu / 2 - epsilons / mu) - np.exp(epsilons + norm.logcdf(-mu / 2 - epsilons / mu))
-    cost = gaussian_cost(Curve(np.expm1(epsilons) * (1 + 2.0**-50), np.maximum(deltas, 0.0)), 1e-9 / s)
+    cost = gaussian_cost(DeltaCurve(np.expm1(epsilons) * (1 + 2.0**-50), np.maximum(deltas, 0.0)), 1e-9 / s)
     assert s * (1 - 1e-9) <= cost <= 1.01 * s
     # and two of them are one of twice the variance, whose ε is the known closed form's
     epsilon = gaussian_epsilon(2 * s, 0.0, 1e-6)
@@ -180,15 +180,15 @@ def test_a_gaussian_mechanism_costs_its_own_variance(s: float) -> None:
 def test_a_pure_round_costs_its_epsilon_and_a_leak_its_share() -> None:
     assert pure_cost(response(0.7).curve, 1e-12) == pytest.approx(0.7, abs=0.006)
     assert pure_cost(response(0.7).curve, 1e-12) >= 0.7 * (1 - 1e-9)
-    leaky = Curve(np.array([0.0, 1.0]), np.array([1e-3, 1e-3]))
+    leaky = DeltaCurve(np.array([0.0, 1.0]), np.array([1e-3, 1e-3]))
     assert pure_cost(leaky, 1e-3) == pytest.approx(1.0, rel=1e-9)
     assert gaussian_cost(leaky, 1e-3) == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_round_that_shows_nothing_costs_nothing_and_one_that_shows_all_is_never_admitted() -> None:
     filters = Filters.of(1.0, 1e-6)
-    nothing = Curve(np.array([0.0, 1.0]), np.zeros(2))
-    everything = Curve(np.array([0.0, 1.0]), np.ones(2))
+    nothing = DeltaCurve(np.array([0.0, 1.0]), np.zeros(2))
+    everything = DeltaCurve(np.array([0.0, 1.0]), np.ones(2))
     assert filters.spent(filters.price(nothing).times(10**6))[0] == 0.0
     assert filters.spent(filters.price(everything))[0] > 1.0
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shuffledp import cli, progress
-from shuffledp.commands.options import OutputFormat, View, spread
+from shuffledp.commands.options import OutputFormat, Presentation, spread
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
@@ -308,17 +308,17 @@ def test_a_plot_is_a_real_picture(shell: Shell, tmp_path: Path, line: str) -> No
 
 def test_the_drawn_curves_keep_the_order_of_their_names(shell: Shell) -> None:
     del shell
-    from shuffledp.commands.options import Circumstances
+    from shuffledp.commands.options import Scenario
     from shuffledp.commands.questions import geo_question, krr_histogram, question
     from shuffledp.curves import curve_of
     from shuffledp.guarantees import guarantee_of
 
     spec, _ = krr_histogram(4, 2.0)
     for asked in (
-        question(spec, Circumstances(300, 1e-6)),
-        question(spec, Circumstances(300, 1e-6, rounds=4)),
-        question(spec, Circumstances(300, 1e-6, corrupt_nodes="1,2,3")),
-        geo_question(4, Fraction(1, 2), None, Circumstances(50, 1e-4, Adjacency.METRIC)),
+        question(spec, Scenario(300, 1e-6)),
+        question(spec, Scenario(300, 1e-6, rounds=4)),
+        question(spec, Scenario(300, 1e-6, corrupt_nodes="1,2,3")),
+        geo_question(4, Fraction(1, 2), None, Scenario(50, 1e-4, Adjacency.METRIC)),
     ):
         found = guarantee_of(asked)
         lines = curve_of(found)
@@ -366,10 +366,10 @@ def test_an_option_that_makes_no_sense_for_a_mechanism_is_not_there(shell: Shell
 
 def test_shared_options_stand_in_the_place_of_the_group_that_names_them() -> None:
     @spread
-    def command(*, symbols: int = 2, view: View, last: bool = False) -> None:
+    def command(*, symbols: int = 2, view: Presentation, last: bool = False) -> None:
         told.append((symbols, view, last))
 
-    told: list[tuple[int, View, bool]] = []
+    told: list[tuple[int, Presentation, bool]] = []
     assert list(signature(command).parameters) == ["symbols", "output", "plot", "last"]
     command(symbols=3, output=OutputFormat.JSON, plot=None, last=True)
-    assert told == [(3, View(OutputFormat.JSON, None), True)]
+    assert told == [(3, Presentation(OutputFormat.JSON, None), True)]

@@ -30,7 +30,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_privacy.analysis import analyse
 
@@ -76,7 +76,7 @@ def desk(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return Desk(deployment.folder, monkeypatch, capsys)
 
 
-def issued(stage: str = PLAN, expires_at: int = YEAR_3000) -> Certificate:
+def issued(stage: str = CertificateStage.PLAN, expires_at: int = YEAR_3000) -> Certificate:
     plan = RoundPlan(
         population="demo",
         mechanism="krr-histogram",
@@ -177,7 +177,10 @@ def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: 
     assert (code, "elsewhere" in words) == (1, True)
 
 
-@pytest.mark.parametrize(("stage", "said"), [(PLAN, "note: this plan expired"), (FINAL, "final: what happened")])
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [(CertificateStage.PLAN, "note: this plan expired"), (CertificateStage.FINAL, "final: what happened")],
+)
 def test_the_past_is_a_note_and_no_failure(desk: Desk, deployment: Deployment, stage: str, said: str) -> None:
     code, words = desk.verify(desk.write(by(deployment, "accountant", issued(stage, expires_at=1000))))
     assert (code, said in words) == (0, True)
@@ -195,12 +198,12 @@ def result(deployment: Deployment, final: Certificate, round_id: str = ROUND) ->
 
 
 def test_both_certificates_in_a_result_are_checked(desk: Desk, deployment: Deployment) -> None:
-    code, words = desk.verify(desk.write(result(deployment, issued(FINAL))))
+    code, words = desk.verify(desk.write(result(deployment, issued(CertificateStage.FINAL))))
     assert code == 0
     assert "plan certificate in the result" in words
     assert "final certificate in the result" in words
-    assert desk.verify(desk.write(result(deployment, boast(issued(FINAL)))))[0] == 1
-    assert desk.verify(desk.write(result(deployment, issued(FINAL), "cd" * 16)))[0] == 1
+    assert desk.verify(desk.write(result(deployment, boast(issued(CertificateStage.FINAL)))))[0] == 1
+    assert desk.verify(desk.write(result(deployment, issued(CertificateStage.FINAL), "cd" * 16)))[0] == 1
 
 
 def manifest(deployment: Deployment) -> Signed:

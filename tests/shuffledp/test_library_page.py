@@ -13,7 +13,7 @@ from shuffledp_accountant.certificates import certificate, cost_of
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.models import LedgerPosition, RoundPlan
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_core.vocabulary import FINAL
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_privacy.analysis import analyse
 
@@ -36,7 +36,7 @@ def sign_certificate(folder: Path) -> None:
     )
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
-    document = certificate(FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000)
+    document = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000)
     (folder / "certificate.json").write_bytes(deployment.identity_of("accountant").sign(document).to_bytes())
 
 
@@ -52,4 +52,4 @@ def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pyt
     assert told["week"].certified > told["bounds"].certified < told["half"].certified
     assert told["year"].certified < 52 * told["bounds"].certified
     assert abs(sum(told["errors"]) / len(told["errors"])) <= told["answer"].standard_error  # ten of its own
-    assert told["checked"].certificate.stage == FINAL
+    assert told["checked"].certificate.stage == CertificateStage.FINAL

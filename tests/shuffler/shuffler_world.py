@@ -214,7 +214,7 @@ class World:
         server = grpc.aio.server(interceptors=[TypedErrors(self.roster, rules)], options=server_options())
         batch_pb2_grpc.add_BatchSinkServicer_to_server(self.sink, server)
         credentials = server_credentials(TLSFiles.load(self.deployment.keys_of("analyst"), self.roster.tls_authority))
-        server.add_secure_port(self.roster.the("analyst").address, credentials)
+        server.add_secure_port(self.roster.analyst.address, credentials)
         await server.start()
         self._sink_server = server
 

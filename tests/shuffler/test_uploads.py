@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from shuffledp_core.errors import BusyError
-from shuffledp_shuffler.uploads import REPEATS, Bounds, Uploads
+from shuffledp_shuffler.uploads import REPEATS, UploadLimits, Uploads
 
-PLENTY = Bounds(places=100, size=10**9, line=100, seconds=60.0, rate=1.0)
+PLENTY = UploadLimits(places=100, size=10**9, line=100, seconds=60.0, rate=1.0)
 
 
 async def settled(task: asyncio.Task[None]) -> bool:
@@ -29,12 +29,12 @@ async def hold(uploads: Uploads, length: int, leave: asyncio.Event) -> None:
 @pytest.mark.parametrize(
     ("bounds", "lengths"),
     [
-        (Bounds(places=2, size=10**9, line=9, seconds=60.0, rate=1.0), (5, 5, 5)),
-        (Bounds(places=9, size=10, line=9, seconds=60.0, rate=1.0), (5, 5, 1)),
-        (Bounds(places=9, size=10, line=9, seconds=60.0, rate=1.0), (5, 3, 10**6)),
+        (UploadLimits(places=2, size=10**9, line=9, seconds=60.0, rate=1.0), (5, 5, 5)),
+        (UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0), (5, 5, 1)),
+        (UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0), (5, 3, 10**6)),
     ],
 )
-async def test_who_finds_no_room_waits_until_there_is(bounds: Bounds, lengths: tuple[int, int, int]) -> None:
+async def test_who_finds_no_room_waits_until_there_is(bounds: UploadLimits, lengths: tuple[int, int, int]) -> None:
     uploads, leave, entered = Uploads(bounds), asyncio.Event(), asyncio.Event()
     first = [asyncio.create_task(hold(uploads, length, leave)) for length in lengths[:2]]
 
@@ -51,12 +51,12 @@ async def test_who_finds_no_room_waits_until_there_is(bounds: Bounds, lengths: t
 
 
 async def test_an_envelope_longer_than_all_room_gets_in_alone() -> None:
-    async with Uploads(Bounds(places=9, size=10, line=9, seconds=60.0, rate=1.0)).place(10**6):
+    async with Uploads(UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0)).place(10**6):
         pass
 
 
 async def test_a_line_that_is_too_long_is_refused_at_once_and_given_up_waits_leave_no_trace() -> None:
-    uploads, leave = Uploads(Bounds(places=1, size=10, line=1, seconds=60.0, rate=1.0)), asyncio.Event()
+    uploads, leave = Uploads(UploadLimits(places=1, size=10, line=1, seconds=60.0, rate=1.0)), asyncio.Event()
     holder = asyncio.create_task(hold(uploads, 1, leave))
     await settled(holder)
     waiting = asyncio.create_task(hold(uploads, 1, leave))
@@ -92,7 +92,7 @@ async def turn(uploads: Uploads, credential: str, round_id: str = "round") -> bo
 
 async def test_bytes_that_arrive_buy_time_and_silence_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shuffledp_shuffler.uploads.GRACE_SECONDS", 0.05)
-    uploads = Uploads(Bounds(places=1, size=10, line=1, seconds=600.0, rate=10_000.0))
+    uploads = Uploads(UploadLimits(places=1, size=10, line=1, seconds=600.0, rate=10_000.0))
 
     async def stalls() -> AsyncIterator[tuple[int, bytes]]:
         yield 0, bytes(100)
@@ -109,7 +109,7 @@ async def test_bytes_that_arrive_buy_time_and_silence_does_not(monkeypatch: pyte
 
 
 async def test_no_upload_is_waited_for_longer_than_its_seconds() -> None:
-    uploads = Uploads(Bounds(places=1, size=10, line=1, seconds=0.05, rate=1.0))
+    uploads = Uploads(UploadLimits(places=1, size=10, line=1, seconds=0.05, rate=1.0))
 
     async def stalls() -> AsyncIterator[tuple[int, bytes]]:
         await asyncio.Event().wait()

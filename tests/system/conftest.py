@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Shell, shell
 
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool
 
 IMPATIENT: dict[str, dict[str, float | str]] = {
@@ -31,7 +31,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if observed:
         roles = ("node", "analyst", "accountant")
         settings = {role: {**settings.get(role, {}), "log_level": "debug"} for role in roles}
-    local = LocalSystem(folder, nodes=3, budget=Budget(1e9, 1e-2), settings=settings, metrics=observed)
+    local = LocalSystem(folder, nodes=3, budget=LocalBudget(1e9, 1e-2), settings=settings, metrics=observed)
     try:
         asyncio.run(local.start())
         yield local

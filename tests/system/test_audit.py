@@ -17,7 +17,7 @@ from broken_samplers import blanket_halved, coin_not_flipped, noise_halved
 
 from shuffledp import cli
 from shuffledp.commands import questions
-from shuffledp.commands.options import Circumstances, decimal
+from shuffledp.commands.options import Scenario, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit import command
 from shuffledp_adversary.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
@@ -36,7 +36,7 @@ TRIALS = 20_000
 
 def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 1e-2) -> Question:
     spec, _ = questions.krr_histogram(symbols, epsilon0)
-    return questions.question(spec, Circumstances(users, delta))
+    return questions.question(spec, Scenario(users, delta))
 
 
 def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
@@ -53,8 +53,8 @@ def shares(
     return questions.sgdl_question(largest, decimal(epsilon), None, padding, around(users, **circumstances))
 
 
-def around(users: int, **circumstances: object) -> Circumstances:
-    return Circumstances(users, **({"delta": 1e-2} | circumstances))  # type: ignore[arg-type]
+def around(users: int, **circumstances: object) -> Scenario:
+    return Scenario(users, **({"delta": 1e-2} | circumstances))  # type: ignore[arg-type]
 
 
 METRIC: dict[str, Any] = {"adjacency": Adjacency.METRIC}
@@ -199,7 +199,7 @@ def test_outcomes_are_ordered_by_what_the_estimate_says() -> None:
         (lambda: neighbours_of(bits(max_distance=2), Effort(10, distance=3), 8), "changes up to 2"),
         (lambda: neighbours_of(bits(), Effort(10, values=(2, 2)), 8), "differ"),
         (lambda: neighbours_of(bits(), Effort(10, values=(0, -1)), 8), "from 0 to 3"),
-        (lambda: spec_of(questions.question(questions.local(1.0), Circumstances(10, 1e-3))), "no sampler"),
+        (lambda: spec_of(questions.question(questions.local(1.0), Scenario(10, 1e-3))), "no sampler"),
     ],
 )
 def test_bad_parameters_are_refused(effort: object, words: str) -> None:

@@ -29,12 +29,14 @@ from shuffledp_ops.rounds.running import StageClock, control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.demo import keep_evidence
 from shuffledp_sim.playing import run_round
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
 
 @pytest.fixture(scope="module", params=[(1, 2, 3), (1, 2), (1, 3), (2, 3)], ids=str)
 def corrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
-    system = LocalSystem(tmp_path_factory.mktemp("corrupt"), nodes=3, budget=Budget(1e9, 1e-2), corrupt=request.param)
+    system = LocalSystem(
+        tmp_path_factory.mktemp("corrupt"), nodes=3, budget=LocalBudget(1e9, 1e-2), corrupt=request.param
+    )
     try:
         asyncio.run(system.start())
         yield system

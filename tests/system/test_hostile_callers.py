@@ -22,7 +22,7 @@ from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.hostile.callers import GET_BOARD, GET_RESULT, Devices, silent_connections
 from shuffledp_sim.load.machine import usage_of
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
 MIB = 2**20
 BOARD_BYTES = 4 * MIB
@@ -42,7 +42,7 @@ LIMITS: dict[str, float | str] = {
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
     """A system whose services are patient with silence, so that only their bounds in number help."""
     settings = dict.fromkeys(("node", "analyst"), LIMITS)
-    local = LocalSystem(tmp_path_factory.mktemp("attacked"), nodes=2, budget=Budget(1e9, 1e-2), settings=settings)
+    local = LocalSystem(tmp_path_factory.mktemp("attacked"), nodes=2, budget=LocalBudget(1e9, 1e-2), settings=settings)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, USUAL_FILES), hard))
     try:

@@ -23,7 +23,7 @@ from shuffledp_sim.load.figures import ENTRY
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, rows, write_report
 from shuffledp_sim.load.process import ArrivalProcess
-from shuffledp_sim.load.run import Finding, LoadTest, run_load
+from shuffledp_sim.load.run import LoadOutcome, LoadTest, run_load
 from shuffledp_sim.system.processes import LocalSystem
 
 COMMAND = [sys.executable, "-m", "shuffledp.cli", "load"]
@@ -32,7 +32,7 @@ OPTIONS = LoadOptions(
 )
 
 
-async def run(system: LocalSystem, pool: ProcessPoolExecutor, corpus: Path, options: LoadOptions) -> Finding:
+async def run(system: LocalSystem, pool: ProcessPoolExecutor, corpus: Path, options: LoadOptions) -> LoadOutcome:
     pids = {name: process.pid for name, process in system.processes.items()}
     return await within_a_minute(LoadTest(system, pids, options, corpus, pool, quiet()).run())
 

@@ -13,7 +13,7 @@ from shuffledp_client.transport import Backoff
 from shuffledp_core.errors import SubmissionClosedError, UnreachableError
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
-from shuffledp_sim.load.connections import Connections
+from shuffledp_sim.load.connections import EntryConnections
 from shuffledp_sim.load.corpus import Corpus
 from shuffledp_sim.load.figures import ACCEPTED, UNANSWERED, Spread, accepted_users, count_lost, outcomes_of
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
@@ -130,7 +130,7 @@ class ScriptedEntry:
 
 def played(script: dict[str, list[Exception | None]], attempts: int) -> tuple[Timeline, Users]:
     """One user per script, all at the same moment; a submission is the user's name."""
-    connections = cast("Connections", SimpleNamespace(entries=(ScriptedEntry(script),)))
+    connections = cast("EntryConnections", SimpleNamespace(entries=(ScriptedEntry(script),)))
     users = Users(connections, cast("Corpus", list(script)), len(script), Backoff(attempts, first=2.0))
     return in_virtual_time([1.0] * len(script), users.submit), users
 

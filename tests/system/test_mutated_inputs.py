@@ -150,9 +150,9 @@ def body_targets(world: World) -> dict[str, Target]:
         for check in (
             lambda: check_certificate(signed, roster, "node-1", 1, "sealed-box", NOW),
             lambda: check_plan_certificate(
-                signed, roster.the("accountant"), roster.deployment, ROUND_ID, world.plan, NOW + 60_000
+                signed, roster.accountant, roster.deployment, ROUND_ID, world.plan, NOW + 60_000
             ),
-            lambda: check_final_certificate(signed, roster.the("accountant"), certified, 1, Losses()),
+            lambda: check_final_certificate(signed, roster.accountant, certified, 1, Losses()),
             lambda: announced(with_certificate(world, signed)),
         ):
             typed(check)

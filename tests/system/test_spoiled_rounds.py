@@ -124,7 +124,7 @@ async def test_one_credential_spoils_its_own_report_and_nothing_else(
         lost.repeated,
     )
     assert result.final_certificate is not None
-    final = verify_from(roster.the("accountant"), result.final_certificate, Certificate)
+    final = verify_from(roster.accountant, result.final_certificate, Certificate)
     assert (final.dropped, final.invalid) == (lost.dropped, lost.outside + lost.repeated)
     assert final.holds
     assert final.honest == USERS - (lost.dropped > 0)

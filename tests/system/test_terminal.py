@@ -25,7 +25,7 @@ from shuffledp_core.documents.models import LedgerPosition, RoundPlan
 from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.terminal import prepare_terminal
-from shuffledp_core.vocabulary import FINAL
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.rounds.present import print_report
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_privacy.analysis import analyse
@@ -199,7 +199,7 @@ def test_an_estimate_outside_its_interval_is_said_to_be_noise() -> None:
                          max_reports=2, route=("node-1", "node-2"))  # fmt: skip
         cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 2)
         account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
-        final = certificate(FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1)
+        final = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1)
         return RoundReport("ab" * 16, 2, 2, 40, estimate, final, "sealed-box", {}, {}, drawn_from=1)
 
     noisy, usual = report(-29.0), report(12.0)

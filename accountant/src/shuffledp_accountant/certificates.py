@@ -13,7 +13,7 @@ from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Analysis, Cost, analyse, largest_distance
 from shuffledp_privacy.bounds import Setting
 
@@ -79,7 +79,7 @@ def certificate(
     """Makes the certificate of a round, unsigned.
 
     Args:
-        stage: `PLAN` or `FINAL`.
+        stage: `CertificateStage.PLAN` or `CertificateStage.FINAL`.
         deployment: the roster's name of it.
         round_id: hex.
         plan: what was asked for; its ε is what `holds` compares with.
@@ -90,8 +90,8 @@ def certificate(
         lifetime: milliseconds from then on during which it may be relied upon.
         losses: messages that do not count, of a final certificate.
     """
-    if stage not in {PLAN, FINAL}:
-        raise ValueError(f"stage must be {PLAN!r} or {FINAL!r}, not {stage!r}")
+    if stage not in {CertificateStage.PLAN, CertificateStage.FINAL}:
+        raise ValueError(f"stage must be {CertificateStage.PLAN!r} or {CertificateStage.FINAL!r}, not {stage!r}")
     bounds, setting = analysis.bounds, cost.setting
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
     # What the round itself disproves: more users cheated, or fewer honest reports are left, than the plan assumed.
@@ -145,7 +145,7 @@ def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[st
     )
     counted = (
         f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so many"
-        if stage == FINAL
+        if stage == CertificateStage.FINAL
         else f"at least {users} reports arrive, or nothing is forwarded"
     )
     return (

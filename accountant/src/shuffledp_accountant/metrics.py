@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from shuffledp_accountant.config import AccountantConfig
-from shuffledp_accountant.ledger.charges import State, Statement
+from shuffledp_accountant.ledger.charges import ChargeState, Statement
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.metrics import ServiceMetrics
 
@@ -91,5 +91,5 @@ class AccountantMetrics(ServiceMetrics):
         self._spent.labels(population).set(statement.spent.epsilon)
         self._left.labels(population).set(statement.left)
         self._if_fixed.labels(population).set(statement.if_fixed)
-        for state in State:
+        for state in ChargeState:
             self._charges.labels(population, state.value).set(statement.charges.get(state, 0))

@@ -44,7 +44,7 @@ from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
-from shuffledp_core.vocabulary import FINAL, PLAN
+from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.analysis import analyse, calibrated
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
@@ -53,13 +53,13 @@ NAME: Final = "shuffledp_proto.v1.Accountant"
 MOST_READERS: Final = 4
 """Most budget queries at a time; others wait in the event loop, for as long as their callers do."""
 
-_ANALYST: Final = frozenset({"analyst"})
+_ANALYST: Final = frozenset({Role.ANALYST})
 
 RULES: Final = {
     f"/{NAME}/Certify": _ANALYST,
     f"/{NAME}/Settle": _ANALYST,
     f"/{NAME}/Release": _ANALYST,
-    f"/{NAME}/GetBudget": frozenset({"analyst", OPERATOR, CLIENT}),
+    f"/{NAME}/GetBudget": frozenset({Role.ANALYST, OPERATOR, CLIENT}),
 }
 """Roles that may call each method."""
 
@@ -118,7 +118,9 @@ class Accountant:
         def signed(account: Account) -> bytes:
             issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
-            document = certificate(PLAN, deployment, round_id, plan, cost, analysis, account, issued, life)
+            document = certificate(
+                CertificateStage.PLAN, deployment, round_id, plan, cost, analysis, account, issued, life
+            )
             return self._identity.sign(document).to_bytes()
 
         return self._ledger.reserve(asked, signed)  # 4
@@ -158,7 +160,16 @@ class Accountant:
         def signed(account: Account) -> bytes:
             deployment, issued = self._roster.deployment, self._clock()
             document = certificate(
-                FINAL, deployment, round_id, plan, cost, analysis, account, issued, self._lifetime, losses
+                CertificateStage.FINAL,
+                deployment,
+                round_id,
+                plan,
+                cost,
+                analysis,
+                account,
+                issued,
+                self._lifetime,
+                losses,
             )
             return self._identity.sign(document).to_bytes()
 
@@ -251,7 +262,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         async with self._changing:
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
         self._log.info("certified", round=request.round_id)
-        self._certified(PLAN)
+        self._certified(CertificateStage.PLAN)
         return accountant_pb2.CertifyResponse(certificate=signed)
 
     async def Settle(  # noqa: N802
@@ -265,7 +276,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                 self._accountant.settle, request.round_id, request.accepted, tuple(request.headers), request.invalid
             )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
-        self._certified(FINAL)
+        self._certified(CertificateStage.FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
 
     async def Release(  # noqa: N802
@@ -322,7 +333,7 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
     unknown = sorted(set(config.populations) - {population.name for population in roster.populations})
     if unknown:
         raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(unknown)}")
-    identity = load_party(roster, "accountant", config.name, config.keys)
+    identity = load_party(roster, Role.ACCOUNTANT, config.name, config.keys)
     try:
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

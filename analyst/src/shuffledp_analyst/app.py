@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.coordinator import Coordinator
-from shuffledp_analyst.ending import Surroundings
+from shuffledp_analyst.ending import AnalystServices
 from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import Peers
 from shuffledp_analyst.records import Records
@@ -17,6 +17,7 @@ from shuffledp_core.errors import ConfigError
 from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.transport.announce import Announcer
 from shuffledp_core.transport.service import Service
+from shuffledp_core.vocabulary import Role
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Analyst:
 def assemble(config: AnalystConfig) -> Analyst:
     """Builds the analyst of a configuration. Raises `ConfigError` for unusable keys or an unusable state folder."""
     roster = load_roster(config.roster, config.root_key, config.state)
-    identity = load_party(roster, "analyst", config.name, config.keys)
+    identity = load_party(roster, Role.ANALYST, config.name, config.keys)
     metrics = AnalystMetrics(config)
     announcer = None if config.broker is None else Announcer(config.broker)
     coordinator = Coordinator(
-        Surroundings(
+        AnalystServices(
             config=config,
             deployment=roster.deployment,
             identity=identity,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from shuffledp_analyst.ending import Surroundings, end_failed, end_published
+from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
 from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
 from shuffledp_analyst.opening import read_plan
@@ -31,6 +31,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.receiving import batch_chunks, let_through, read_header
+from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
 BOARD_BYTES: Final = 2**16
@@ -40,8 +41,8 @@ BOARD_BYTES: Final = 2**16
 class Coordinator:
     """Rounds of an analyst, running (in memory) and ended (on disk). One instance per process and state folder."""
 
-    def __init__(self, around: Surroundings, roster: Roster) -> None:
-        self._around = around
+    def __init__(self, services: AnalystServices, roster: Roster) -> None:
+        self._services = services
         self._roster = roster
         self._rounds: dict[str, RunningRound] = {}
         self._progress: dict[str, Progress] = {}
@@ -49,7 +50,7 @@ class Coordinator:
         self._broken = asyncio.Event()
         self._newest: RunningRound | None = None
         self._log = structlog.get_logger()
-        around.metrics.registry.register(
+        services.metrics.registry.register(
             NewestRound(
                 lambda: [running.round for running in list(self._rounds.values())],
                 lambda: None if self._newest is None else self._newest.view(),
@@ -63,13 +64,13 @@ class Coordinator:
         record says what to do. A record that cannot be read does not: it is set aside. Cancelling this stops all rounds
         where they are.
         """
-        for round_id in self._around.records.unfinished():
+        for round_id in self._services.records.unfinished():
             try:
                 life = self._resumed(round_id)
             except (DocumentError, UnknownRoundError, OSError) as error:
                 self._log.error("unreadable record set aside", round=round_id, reason=str(error))
                 with suppress(OSError):
-                    self._around.records.set_aside(round_id)
+                    self._services.records.set_aside(round_id)
             else:
                 self._start(round_id, life)
         try:
@@ -107,29 +108,29 @@ class Coordinator:
         Raises:
             DocumentError, UnknownRoundError, OSError: its plan or its result cannot be read.
         """
-        around, progress = self._around, Progress()
-        plan = around.records.plan(round_id)
-        if around.records.has_ended(round_id):
-            published = self._result(round_id).outcome == "published"
+        services, progress = self._services, Progress()
+        plan = services.records.plan(round_id)
+        if services.records.has_ended(round_id):
+            published = self._result(round_id).outcome == Outcome.PUBLISHED
             self._progress[round_id] = progress
             if published:
-                return end_published(around, round_id, plan.route, progress)
-            return end_failed(around, round_id, plan.route, None, progress)
+                return end_published(services, round_id, plan.route, progress)
+            return end_failed(services, round_id, plan.route, None, progress)
         self._log.warning("interrupted round", round=round_id)
-        running = RunningRound(around, round_id, plan)
+        running = RunningRound(services, round_id, plan)
         try:
             running.resume()
         except ShuffleDPError as error:
             self._progress[round_id] = progress
             refused = RoundFailed(f"the analyst was restarted and cannot go on with the round: {error}; open a new one")
-            return end_failed(around, round_id, plan.route, refused, progress)
+            return end_failed(services, round_id, plan.route, refused, progress)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
         return running.run()
 
     def _result(self, round_id: str) -> Result:
-        signed = Signed.from_bytes(self._around.records.result(round_id))
-        identity = self._around.identity
+        signed = Signed.from_bytes(self._services.records.result(round_id))
+        identity = self._services.identity
         return verify(signed, Result, identity.name, identity.public_key)
 
     # For the operator
@@ -143,8 +144,8 @@ class Coordinator:
         """
         checked = read_plan(plan, self._roster)
         round_id = secrets.token_hex(16)
-        self._around.records.create(round_id, checked)
-        running = RunningRound(self._around, round_id, checked)
+        self._services.records.create(round_id, checked)
+        running = RunningRound(self._services, round_id, checked)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
         self._start(round_id, running.run())
@@ -183,7 +184,7 @@ class Coordinator:
 
     async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
         """A page of rounds, newest first, and True if there are older ones; see `listing.page_of_rounds`."""
-        return await asyncio.to_thread(page_of_rounds, self._around.records, after, limit)
+        return await asyncio.to_thread(page_of_rounds, self._services.records, after, limit)
 
     # For the last node
 
@@ -198,41 +199,41 @@ class Coordinator:
         """
         signed = Signed.from_bytes(await read_header(parts))
         header = verify_from(self._roster.party(peer), signed, BatchHeader)
-        plan = self._around.records.plan(header.round_id)
+        plan = self._services.records.plan(header.round_id)
         if peer != plan.route[-1]:
             raise AccessDenied(f"{peer!r} is not the last node of round {header.round_id}; only that one delivers")
         running = self._rounds.get(header.round_id)
         if running is not None and running.round.stage is not Stage.FAILED:
             await running.deliver(signed, header, parts)
-        elif running is None and not self._around.records.has_ended(header.round_id):
+        elif running is None and not self._services.records.has_ended(header.round_id):
             raise UnreachableError(f"round {header.round_id} is not taken up yet after a restart; send the batch again")
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
-            await let_through(batch_chunks(parts), self._around.records.batch_bytes(header.round_id))
+            await let_through(batch_chunks(parts), self._services.records.batch_bytes(header.round_id))
 
     # For everybody
 
     def announcement(self, round_id: str) -> bytes:
         """The announcement of a round, or of the newest open one for an empty identifier."""
         if round_id:
-            return self._around.records.announcement(round_id)
+            return self._services.records.announcement(round_id)
         for known, running in reversed(self._rounds.items()):
             if running.round.stage is Stage.OPEN:
-                return self._around.records.announcement(known)
+                return self._services.records.announcement(known)
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
-        return self._around.records.result(round_id)
+        return self._services.records.result(round_id)
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:
         """The nodes' signed discards of a round so far."""
-        return self._around.records.discards(round_id)
+        return self._services.records.discards(round_id)
 
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets; `UnknownRoundError` when there is none."""
-        return _file_chunks(self._around.records.board(round_id))
+        return _file_chunks(self._services.records.board(round_id))
 
 
 async def _file_chunks(path: Path) -> AsyncIterator[tuple[int, bytes]]:

@@ -18,10 +18,11 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LedgerError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import Identity
 from shuffledp_core.transport.announce import manifest_topic, result_topic
+from shuffledp_core.vocabulary import Outcome
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class AnalystServices:
     """Services shared by all rounds of an analyst. `clock` gives ms since 1970; `publish` takes topic and bytes."""
 
     config: AnalystConfig
@@ -39,7 +40,7 @@ class Surroundings:
             Result(
                 deployment=self.deployment,
                 round_id=round_id,
-                outcome="failed",
+                outcome=Outcome.FAILED,
                 reason=str(error),
                 error=type(error).__name__,
             )
@@ -58,30 +59,30 @@ class Surroundings:
 
 
 async def end_failed(
-    around: Surroundings, round_id: str, route: Sequence[str], error: ShuffleDPError | None, progress: Progress
+    services: AnalystServices, round_id: str, route: Sequence[str], error: ShuffleDPError | None, progress: Progress
 ) -> None:
     """Ends a round without a result; returns when nothing is left to do for it.
 
     The nodes are asked once before the failure is announced, so that the budget is back by then if they all answer.
     `error` is None for a round whose failed result is on disk already.
     """
-    discarding = Discarding(around, round_id, route, release=True)
+    discarding = Discarding(services, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
         # On disk before anybody is told: a restarted analyst must not go on with a round that it has declared failed.
-        around.records.fail(round_id, around.failed_result(round_id, error))
-        around.metrics.rounds.labels(type(error).__name__).inc()
-    around.announce_end(round_id, progress)
+        services.records.fail(round_id, services.failed_result(round_id, error))
+        services.metrics.rounds.labels(type(error).__name__).inc()
+    services.announce_end(round_id, progress)
     if not done:
-        await discarding.persist(around.config.discard_seconds)
-    around.records.finish(round_id)
+        await discarding.persist(services.config.discard_seconds)
+    services.records.finish(round_id)
 
 
-async def end_published(around: Surroundings, round_id: str, route: Sequence[str], progress: Progress) -> None:
+async def end_published(services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress) -> None:
     """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
-    around.announce_end(round_id, progress)
-    await Discarding(around, round_id, route, release=False).persist(around.config.discard_seconds)
-    around.records.finish(round_id)
+    services.announce_end(round_id, progress)
+    await Discarding(services, round_id, route, release=False).persist(services.config.discard_seconds)
+    services.records.finish(round_id)
 
 
 class Discarding:
@@ -91,9 +92,9 @@ class Discarding:
     its layer nothing can be read. docs/protocol.md, section "Discards".
     """
 
-    def __init__(self, around: Surroundings, round_id: str, route: Sequence[str], *, release: bool) -> None:
-        self._peers = around.peers
-        self._records = around.records
+    def __init__(self, services: AnalystServices, round_id: str, route: Sequence[str], *, release: bool) -> None:
+        self._peers = services.peers
+        self._records = services.records
         self._round_id = round_id
         self._missing = list(route)
         self._discards: list[Signed] = []

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.progress import ACCEPTING, DONE, FAILED, MIXING, OPEN, RELAYING, Event, NodeStatus
-from shuffledp_analyst.round import Round, Stage
+from shuffledp_analyst.round import RoundLifecycle, Stage
 from shuffledp_core.errors import codes
 from shuffledp_core.transport.metrics import ServiceMetrics
 
@@ -39,10 +39,10 @@ class AnalystMetrics(ServiceMetrics):
 
 
 @dataclass(frozen=True)
-class View:
+class RoundView:
     """Read-only view of a round for the metrics page."""
 
-    round: Round
+    round: RoundLifecycle
     statuses: Mapping[str, NodeStatus]
     events: Callable[[], Sequence[Event]]
 
@@ -53,7 +53,7 @@ class NewestRound(Collector):
     `running` gives the rounds in work; `newest` the one that was opened last, None before there is any.
     """
 
-    def __init__(self, running: Callable[[], Sequence[Round]], newest: Callable[[], View | None]) -> None:
+    def __init__(self, running: Callable[[], Sequence[RoundLifecycle]], newest: Callable[[], RoundView | None]) -> None:
         self._running = running
         self._newest = newest
 
@@ -71,7 +71,7 @@ class NewestRound(Collector):
             yield _seconds(view)
 
 
-def _round(view: View) -> Iterable[GaugeMetricFamily]:
+def _round(view: RoundView) -> Iterable[GaugeMetricFamily]:
     stages = GaugeMetricFamily("shuffledp_analyst_round_stage", "1 for the newest round's stage", labels=["stage"])
     for stage in Stage:
         stages.add_metric([stage], stage is view.round.stage)
@@ -85,7 +85,7 @@ def _round(view: View) -> Iterable[GaugeMetricFamily]:
         yield GaugeMetricFamily(f"shuffledp_analyst_round_{name}_reports", f"Reports: {name}", value=count)
 
 
-def _nodes(view: View) -> Iterable[GaugeMetricFamily]:
+def _nodes(view: RoundView) -> Iterable[GaugeMetricFamily]:
     phases = GaugeMetricFamily(
         "shuffledp_analyst_node_phase", "1 for the phase of the newest round at a node", labels=["node", "phase"]
     )
@@ -107,7 +107,7 @@ def _nodes(view: View) -> Iterable[GaugeMetricFamily]:
     yield total
 
 
-def _seconds(view: View) -> GaugeMetricFamily:
+def _seconds(view: RoundView) -> GaugeMetricFamily:
     """Durations of finished stages; `node` is empty for those of the analyst itself."""
     seconds = GaugeMetricFamily(
         "shuffledp_analyst_stage_seconds", "Seconds of a finished stage, newest round", labels=["stage", "node"]

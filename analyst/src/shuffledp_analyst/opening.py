@@ -35,6 +35,7 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.vocabulary import CertificateStage, Role
 
 MAX_SYMBOLS: Final = 2**15
 """Largest histogram: its estimates with errors and intervals must fit into one signed result (4 MiB)."""
@@ -64,7 +65,7 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
     if not 2 <= len(parties) <= MAX_HOPS:
         raise UsageError(f"the route must have 2 to {MAX_HOPS} nodes, not {len(parties)}")
     for party in parties:
-        if party.role != "node":
+        if party.role != Role.NODE:
             raise UsageError(f"{party.name!r} is the {party.role}, not a node; the route may only name nodes")
     suite_named(plan.suite)  # 4
     if plan.mechanism not in MECHANISMS:
@@ -92,7 +93,7 @@ def check_plan_certificate(
     certificate = verify_from(accountant, signed, Certificate)  # 1
     _same(certificate, "deployment", certificate.deployment, deployment)
     _same(certificate, "round_id", certificate.round_id, round_id)
-    _same(certificate, "stage", certificate.stage, "plan")
+    _same(certificate, "stage", certificate.stage, CertificateStage.PLAN)
     for field, found, wanted in (  # 2
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism.kind, plan.mechanism),
@@ -127,7 +128,7 @@ def check_final_certificate(
     for field, found, wanted in (
         ("deployment", certificate.deployment, plan.deployment),
         ("round_id", certificate.round_id, plan.round_id),
-        ("stage", certificate.stage, "final"),
+        ("stage", certificate.stage, CertificateStage.FINAL),
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism, plan.mechanism),
         ("users", certificate.users, accepted),

@@ -42,7 +42,7 @@ class Peers:
     def __init__(self, config: AnalystConfig, roster: Roster) -> None:
         self._config = config
         self._roster = roster
-        self.accountant: Party = roster.the("accountant")
+        self.accountant: Party = roster.accountant
 
     def node(self, name: str) -> Party:
         """The roster's entry of a node."""

@@ -30,7 +30,7 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
-class Round:
+class RoundLifecycle:
     """One round: its plan, the number of reports accepted, and the batch delivered."""
 
     def __init__(self, round_id: str, plan: RoundPlan) -> None:

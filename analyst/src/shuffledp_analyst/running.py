@@ -1,4 +1,4 @@
-"""One round from plan to result: the I/O (clock, peers, files) around the pure `Round`."""
+"""One round from plan to result: the I/O (clock, peers, files) around the pure `RoundLifecycle`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import structlog
 
-from shuffledp_analyst.ending import Surroundings, end_failed, end_published
-from shuffledp_analyst.metrics import PUBLISHED, View
+from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
+from shuffledp_analyst.metrics import PUBLISHED, RoundView
 from shuffledp_analyst.opening import (
     check_corrupt,
     check_countersignature,
@@ -31,7 +31,7 @@ from shuffledp_analyst.progress import (
     NodeStatus,
     Progress,
 )
-from shuffledp_analyst.round import Round, Stage
+from shuffledp_analyst.round import RoundLifecycle, Stage
 from shuffledp_core.decoding import decode
 from shuffledp_core.documents.headers import check_headers, check_size
 from shuffledp_core.documents.losses import Losses
@@ -52,6 +52,7 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
+from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
 MAX_ATTEMPTS: Final = 3
@@ -63,10 +64,10 @@ T = TypeVar("T")
 class RunningRound:
     """A round in work. `run` is its whole life; the other methods are called meanwhile."""
 
-    def __init__(self, around: Surroundings, round_id: str, plan: RoundPlan) -> None:
-        self._around = around
-        self._peers = around.peers
-        self.round = Round(round_id, plan)
+    def __init__(self, services: AnalystServices, round_id: str, plan: RoundPlan) -> None:
+        self._services = services
+        self._peers = services.peers
+        self.round = RoundLifecycle(round_id, plan)
         self.progress = Progress()
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[bytes] = loop.create_future()
@@ -88,9 +89,9 @@ class RunningRound:
 
     # What others may ask for meanwhile
 
-    def view(self) -> View:
+    def view(self) -> RoundView:
         """The view of this round for the metrics page."""
-        return View(self.round, self._statuses, self.progress.events)
+        return RoundView(self.round, self._statuses, self.progress.events)
 
     def end_submissions(self) -> None:
         """Closes submissions now instead of at the closing time; harmless when they have ended already."""
@@ -115,7 +116,7 @@ class RunningRound:
         """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
 
         1. A repeat of the committed batch is let through and accepted.
-        2. The header fits this round (`Round.check_batch`).
+        2. The header fits this round (`RoundLifecycle.check_batch`).
         3. All bytes arrive.
         4. They have the committed digest.
 
@@ -124,11 +125,11 @@ class RunningRound:
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
-                await let_through(batch_chunks(parts), self._around.records.batch_bytes(self._id))
+                await let_through(batch_chunks(parts), self._services.records.batch_bytes(self._id))
                 return
             length = self._judge(lambda: self.round.check_batch(header))  # 2
             try:
-                found = await receive(batch_chunks(parts), length, self._around.records.batch_part(self._id))  # 3
+                found = await receive(batch_chunks(parts), length, self._services.records.batch_part(self._id))  # 3
             except OSError as error:
                 self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
                 raise
@@ -139,7 +140,7 @@ class RunningRound:
         check_digest(header.digest, found)
         check_size(signed.signer, len(signed.to_bytes()))
         self.round.delivered(header)
-        self._around.records.commit_batch(self._id, signed)
+        self._services.records.commit_batch(self._id, signed)
 
     def _judge(self, check: Callable[[], T]) -> T:
         try:
@@ -166,9 +167,9 @@ class RunningRound:
             UnknownRoundError: the round was never announced.
             DocumentError: step 1 or 3, the files are not what was written.
         """
-        around = self._around
-        data = around.records.announcement(self._id)  # 1
-        own = around.identity
+        services = self._services
+        data = services.records.announcement(self._id)  # 1
+        own = services.identity
         manifest = verify(from_json(data, Announcement).manifest, Manifest, own.name, own.public_key)
         certificate = verify_from(self._peers.accountant, manifest.certificate, Certificate)
         self._certificate = manifest.certificate, certificate
@@ -176,11 +177,11 @@ class RunningRound:
         self.round.opened(manifest.geometry)
         self.opened.set_result(data)
         self.progress.report(Event(ACCEPTING, total=self.round.plan.max_reports))
-        if not around.records.is_closing(self._id):  # 2
-            around.publish(manifest_topic(around.deployment, self._id), data)
+        if not services.records.is_closing(self._id):  # 2
+            services.publish(manifest_topic(services.deployment, self._id), data)
             return
         self.round.end_submissions()
-        header = around.records.batch_header(self._id)  # 3
+        header = services.records.batch_header(self._id)  # 3
         if header is not None:
             self.round.delivered(verify_from(self._peers.node(self.round.plan.route[-1]), header, BatchHeader))
             self._delivered.set()
@@ -199,7 +200,7 @@ class RunningRound:
         self._adopt_failure(life)
         route = self.round.plan.route
         if self.round.stage is Stage.PUBLISHED:
-            await end_published(self._around, self._id, route, self.progress)
+            await end_published(self._services, self._id, route, self.progress)
             return
         error = self._failure.result()
         self._log.warning("round failed", error=type(error).__name__, reason=str(error), stage=self.round.stage)
@@ -207,7 +208,7 @@ class RunningRound:
         if not self.opened.done():
             self.opened.set_exception(error)
             self.opened.exception()  # whoever opened may be gone; then nobody else looks at it
-        await end_failed(self._around, self._id, route, error, self.progress)
+        await end_failed(self._services, self._id, route, error, self.progress)
 
     def _adopt_failure(self, life: asyncio.Task[None]) -> None:
         """Makes the error that ended the round's task its failure, unless it already has one."""
@@ -230,25 +231,25 @@ class RunningRound:
         self._publish(await self._settle(draft))
 
     async def _open(self) -> bytes:
-        around, plan = self._around, self.round.plan
+        services, plan = self._services, self.round.plan
         signed = await self._peers.certify(self._id, plan)
-        opens_at = around.clock()
+        opens_at = services.clock()
         self._closes_at = opens_at + round(plan.open_seconds * 1000)
         certificate = check_plan_certificate(
-            signed, self._peers.accountant, around.deployment, self._id, plan, self._closes_at
+            signed, self._peers.accountant, services.deployment, self._id, plan, self._closes_at
         )
         self._certificate = signed, certificate
         keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))
         corrupt = check_corrupt(keys, plan)
         if corrupt:
             self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
-        manifest = make_manifest(around.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
-        signed_manifest = around.identity.sign(manifest)
+        manifest = make_manifest(services.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
+        signed_manifest = services.identity.sign(manifest)
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
-        around.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
+        services.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
         self.round.opened(manifest.geometry)
-        around.publish(manifest_topic(around.deployment, self._id), announcement)
+        services.publish(manifest_topic(services.deployment, self._id), announcement)
         self.progress.report(Event(ACCEPTING, total=plan.max_reports))
         self._log.info("round open", route=plan.route)
         return announcement
@@ -303,26 +304,26 @@ class RunningRound:
         if self.round.stage is Stage.OPEN:
             await self._await_closing_time()
             # Before the call, whose answer a crash may lose: the entry node may then have closed, and sent its batch.
-            self._around.records.mark_closing(self._id)
+            self._services.records.mark_closing(self._id)
             self.round.end_submissions()
         entry = self.round.plan.route[0]
         accepted = await self._peers.persistently(lambda: self._peers.close(entry, self._id))
         self.round.closed(accepted)
-        self._around.withdraw(self._id)
+        self._services.withdraw(self._id)
         self.progress.report(
             Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports, seconds=loop.time() - started)
         )
         self._log.info("submissions closed", accepted=accepted)
 
     async def _await_closing_time(self) -> None:
-        left = (self._closes_at - self._around.clock()) / 1000
+        left = (self._closes_at - self._services.clock()) / 1000
         try:
             await asyncio.wait_for(self._close_now.wait(), max(left, 0.0))
         except TimeoutError:
             self._log.info("closing time")
 
     async def _await_batch(self) -> None:
-        seconds = self._around.config.mix_timeout_seconds
+        seconds = self._services.config.mix_timeout_seconds
         self._mixed_by = asyncio.get_running_loop().time() + seconds
         try:
             async with asyncio.timeout_at(self._mixed_by):
@@ -340,7 +341,7 @@ class RunningRound:
         except TimeoutError as error:
             missing = ", ".join(name for name in self.round.plan.route if name not in self._headers)
             raise UnreachableError(
-                f"{missing}: not done within {self._around.config.mix_timeout_seconds} s of the close, though the "
+                f"{missing}: not done within {self._services.config.mix_timeout_seconds} s of the close, though the "
                 "batch has arrived; look at the nodes' status, or raise mix_timeout_seconds"
             ) from error
 
@@ -348,26 +349,26 @@ class RunningRound:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         accepted, batch = self.round.decoding()
         # Counted on disk before decoding begins: an out-of-memory kill gives no other chance to.
-        if self._around.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
+        if self._services.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
             raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
         signed, certificate = self._certified()
         mechanism = certificate.mechanism
         geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route))
         self.progress.report(Event(DECODING, total=batch.records))
-        packed = np.memmap(self._around.records.batch(self._id), dtype=np.uint8, mode="r")
+        packed = np.memmap(self._services.records.batch(self._id), dtype=np.uint8, mode="r")
         board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped)
         answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid)
         if batch.dropped or board.invalid:
             self._log.warning(
                 "messages lost", dropped=batch.dropped, outside_alphabet=board.outside, repeated_tags=board.repeated
             )
-        self._around.records.forget_attempts(self._id)
+        self._services.records.forget_attempts(self._id)
         self.progress.report(Event(DECODING, "", board.messages, board.messages, loop.time() - started))
-        self._around.metrics.messages.inc(board.messages)
+        self._services.metrics.messages.inc(board.messages)
         return Result(
-            deployment=self._around.deployment,
+            deployment=self._services.deployment,
             round_id=self._id,
-            outcome="published",
+            outcome=Outcome.PUBLISHED,
             accepted=accepted,
             messages=board.messages,
             board_digest=batch.digest,
@@ -400,9 +401,9 @@ class RunningRound:
         """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
         if self._failure.done():
             raise self._failure.result()
-        self._around.records.publish(self._id, self._around.identity.sign(result))
+        self._services.records.publish(self._id, self._services.identity.sign(result))
         self.round.published()
-        self._around.metrics.rounds.labels(PUBLISHED).inc()
+        self._services.metrics.rounds.labels(PUBLISHED).inc()
         self._log.info("published", accepted=result.accepted, messages=result.messages)
 
     def _certified(self) -> tuple[Signed, Certificate]:

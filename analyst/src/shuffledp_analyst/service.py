@@ -15,6 +15,7 @@ from shuffledp_core.documents.models import Roster
 from shuffledp_core.transport.rpc_errors import Context, Rules
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name
+from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc
 
 _ANALYST: Final = "shuffledp_proto.v1.Analyst"
@@ -30,7 +31,7 @@ RULES: Final[Rules] = {
         f"/{_CONTROL}/{method}": frozenset({OPERATOR})
         for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound", "ListRounds")
     },
-    f"/{_SINK}/AddBatch": frozenset({"node"}),
+    f"/{_SINK}/AddBatch": frozenset({Role.NODE}),
 }
 """Roles that may call each method."""
 

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from shuffledp_client.answer import check_answer
 from shuffledp_client.submission import PreparedSubmission
-from shuffledp_client.verification import ACCOUNTANT, ANALYST, FINAL
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
@@ -33,6 +32,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.vocabulary import CertificateStage
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
         DocumentError: step 1, 3, 4, 5 or 6.
         RoundFailed: step 2; the class is the one that the analyst names, if it is a kind of `RoundFailed`.
     """
-    result = verify_from(roster.the(ANALYST), signed, Result)  # 1
+    result = verify_from(roster.analyst, signed, Result)  # 1
     _same("the result", (result.deployment, result.round_id), (prepared.deployment, prepared.round_id))
     if result.error is not None or result.board_digest is None:  # 2
         kind = by_code(result.error or "")
@@ -70,10 +70,10 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
         raise MalformedDocumentError("the result does not carry both of its certificates")
     if document_digest(result.plan_certificate) != prepared.certificate_digest:
         raise ForeignDocumentError("the result rests on another certificate than the one that you submitted under")
-    plan = verify_from(roster.the(ACCOUNTANT), result.plan_certificate, Certificate)
-    final = verify_from(roster.the(ACCOUNTANT), result.final_certificate, Certificate)  # 4
+    plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
+    final = verify_from(roster.accountant, result.final_certificate, Certificate)  # 4
     _same("the final certificate", (final.deployment, final.round_id), (prepared.deployment, prepared.round_id))
-    _same("the final certificate", (final.stage, str(final.users)), (FINAL, str(result.accepted)))
+    _same("the final certificate", (final.stage, str(final.users)), (CertificateStage.FINAL, str(result.accepted)))
     if final.mechanism != plan.mechanism:
         raise ForeignDocumentError("the final certificate is for another mechanism than the one you ran")
     losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)

@@ -12,7 +12,7 @@ from shuffledp_client.evidence import Evidence, check_evidence, gather, still_op
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
-from shuffledp_client.verification import ANALYST, VerifiedRound, parse_announcement, verify_round
+from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
@@ -169,7 +169,7 @@ class Device:
         async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
             signed = kept.result or await analyst.result(round_id)
             bundle = gather(kept.submission, kept.announcement, kept.receipt, signed)
-            result = verify_from(self._roster.the(ANALYST), signed, Result)
+            result = verify_from(self._roster.analyst, signed, Result)
             size = result.messages * kept.submission.geometry.plain_bytes
             board = await analyst.board(round_id, size) if result.board_digest is not None else b""
         check_evidence(bundle, self._roster, board)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shuffledp_client.encoding import tagged
 from shuffledp_client.submission import PreparedSubmission, seal
-from shuffledp_client.verification import ANALYST, RoundDocuments, verify_documents
+from shuffledp_client.verification import RoundDocuments, verify_documents
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Announcement, BatchHeader, Discard, Manifest, Receipt, Result, Roster
 from shuffledp_core.documents.signed import Signed, from_json
@@ -27,6 +27,7 @@ from shuffledp_core.keys import parse_hex_key, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.vocabulary import Role
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,7 +98,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     messages = _messages(evidence, documents)  # 2
     _check_acknowledged(evidence, documents, roster)  # 3
-    result = verify_from(roster.the(ANALYST), evidence.result, Result)  # 4
+    result = verify_from(roster.analyst, evidence.result, Result)  # 4
     if (result.deployment, result.round_id) != (documents.manifest.deployment, round_id):
         raise EvidenceError(f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}")
     if result.board_digest is None:
@@ -179,6 +180,6 @@ def _suspects(result: Result, documents: RoundDocuments) -> tuple[str, ...]:
     try:  # the last node's header over this very board clears the analyst: it published what it was given
         last = verify_from(documents.route[-1], result.headers[-1], BatchHeader)
     except (DocumentError, IndexError):
-        return (*nodes, ANALYST)
+        return (*nodes, Role.ANALYST)
     delivered = (last.round_id, last.digest) == (result.round_id, result.board_digest)
-    return nodes if delivered else (*nodes, ANALYST)
+    return nodes if delivered else (*nodes, Role.ANALYST)

@@ -18,7 +18,7 @@ import grpc
 import structlog
 
 from shuffledp_client.submission import PreparedSubmission, check_receipt
-from shuffledp_client.verification import ANALYST, VerifiedRound
+from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
@@ -142,7 +142,7 @@ class AnalystReader(_Caller):
     @classmethod
     def of(cls, keys: Path, roster: Roster, backoff: Backoff | None = None) -> Self:
         """The reader of the roster's analyst."""
-        return cls(roster.the(ANALYST), keys, roster, backoff)
+        return cls(roster.analyst, keys, roster, backoff)
 
     @property
     def _stub(self) -> analyst_pb2_grpc.AnalystAsyncStub:

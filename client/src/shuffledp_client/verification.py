@@ -36,15 +36,7 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.vocabulary import ROUND_ID
-
-ANALYST: Final = "analyst"
-ACCOUNTANT: Final = "accountant"
-NODE: Final = "node"
-PLAN: Final = "plan"
-"""`Certificate.stage` before the round; `FINAL` for the reports that arrived."""
-FINAL: Final = "final"
-"""16 random bytes in hex, docs/protocol.md, "Opening"; also what makes it safe as part of a file name."""
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 
 _ONLY_HERE: Final = object()
 
@@ -165,7 +157,7 @@ def verify_documents(
     announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
 ) -> RoundDocuments:
     """Checks that a round's documents are genuine and match: steps 1 to 5 of `verify_round`, but for the time."""
-    manifest = verify_from(roster.the(ANALYST), announcement.manifest, Manifest)  # 1
+    manifest = verify_from(roster.analyst, announcement.manifest, Manifest)  # 1
     _same("deployment", manifest.deployment, roster.deployment)
     if not ROUND_ID.fullmatch(manifest.round_id):
         raise MalformedDocumentError(f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}")
@@ -187,11 +179,11 @@ def _same(what: str, found: str, wanted: str) -> None:
 
 
 def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certificate:
-    certificate = verify_from(roster.the(ACCOUNTANT), manifest.certificate, Certificate)
+    certificate = verify_from(roster.accountant, manifest.certificate, Certificate)
     _same("deployment", certificate.deployment, manifest.deployment)
     _same("round", certificate.round_id, manifest.round_id)
     _same("population", certificate.population, population)
-    _same("stage", certificate.stage, PLAN)
+    _same("stage", certificate.stage, CertificateStage.PLAN)
     if not certificate.holds:
         raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")
     if manifest.min_reports < certificate.users:  # ε falls as the crowd grows: with fewer reports it is not certified
@@ -215,7 +207,7 @@ def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
 
 def _node_of(signed: Signed, roster: Roster) -> Party:
     party = roster.party(signed.signer)
-    if party.role != NODE:
+    if party.role != Role.NODE:
         raise RoundKeyError(f"{party.name!r} is on the route but is the {party.role}, not a node")
     return party
 

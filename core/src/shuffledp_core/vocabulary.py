@@ -1,15 +1,35 @@
-"""Shared vocabulary of the parties: stages of a certificate, form of round ids, default suite."""
+"""Shared vocabulary of the parties: roles, stages of a certificate, outcomes, round ids, default suite."""
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Final
 
-PLAN: Final = "plan"
-"""A certificate issued before a round, for the planned number of reports."""
 
-FINAL: Final = "final"
-"""A certificate issued after a round, for the reports that were mixed."""
+class Role(StrEnum):
+    """What a caller is to others: a party of the roster, or one that connects without being in it."""
+
+    NODE = "node"
+    ANALYST = "analyst"
+    ACCOUNTANT = "accountant"
+    CLIENT = "client"
+    OPERATOR = "operator"
+
+
+class CertificateStage(StrEnum):
+    """When a certificate is issued: before a round, for the planned reports, or after it, for those that were mixed."""
+
+    PLAN = "plan"
+    FINAL = "final"
+
+
+class Outcome(StrEnum):
+    """How a round ended."""
+
+    PUBLISHED = "published"
+    FAILED = "failed"
+
 
 ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 """Pattern of a whole round id: the 16 random bytes that the analyst drew, as hex digits."""

@@ -38,7 +38,7 @@ from shuffledp_privacy.bounds import (
 )
 from shuffledp_privacy.registry import GROUP as ANALYSES_GROUP
 from shuffledp_privacy.rounds.composition import grows_with_distance
-from shuffledp_privacy.rounds.filters import Curve
+from shuffledp_privacy.rounds.filters import DeltaCurve
 from shuffledp_privacy.rounds.subsampling import reflected
 
 NODES: Final = 400
@@ -88,9 +88,9 @@ class Tables:
     """Tables by mechanism, users and distance, each computed once. Several threads may at worst compute one twice."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Curve] = {}
+        self._kept: dict[str, DeltaCurve] = {}
 
-    def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
+    def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:
         """The table of a change by `distance`, whatever the setting's adjacency."""
         distance = distance if mechanism.metric else 1  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
@@ -120,7 +120,7 @@ class Tables:
         self._kept.clear()
         bounds_of.cache_clear()
 
-    def _keep(self, key: str, curve: Curve) -> None:
+    def _keep(self, key: str, curve: DeltaCurve) -> None:
         while len(self._kept) >= MOST_KEPT:
             self._kept.pop(next(iter(self._kept)), None)
         self._kept[key] = curve
@@ -130,12 +130,12 @@ TABLES: Final = Tables()
 """Those of this process."""
 
 
-def _unpacked(data: bytes) -> Curve | None:
+def _unpacked(data: bytes) -> DeltaCurve | None:
     if len(data) % 16 or not data:
         return None
     excess, deltas = np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(2, -1)
     right = excess[0] == 0 and np.all(np.diff(excess) > 0) and np.all((deltas >= 0) & (deltas <= 1))
-    return Curve(excess, deltas) if right and np.all(np.isfinite(excess)) else None
+    return DeltaCurve(excess, deltas) if right and np.all(np.isfinite(excess)) else None
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +144,7 @@ def bounds_of(mechanism: Mechanism, setting: Setting, delta: float) -> Bounds:
     return epsilon_bounds(mechanism, setting, delta)
 
 
-def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
+def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:
     """Upper bounds of δ at ε >= 0, for the total ε of a change by `distance`."""
     standard = Setting(setting.users, setting.honest, Adjacency.STANDARD, distance)
     try:
@@ -158,7 +158,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> Curve:
     if pure > reach:
         epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
     deltas = certified_curve(mechanism, setting, distance, epsilons)
-    return Curve(np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
+    return DeltaCurve(np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _(spec: Highest) -> bool:
     return all(grows_with_distance(mechanism) for mechanism, _ in spec.members)
 
 
-def _read(table: Curve, delta: float) -> float:
+def _read(table: DeltaCurve, delta: float) -> float:
     """Smallest ε found with δ(ε) <= delta on the table's chords, rounded up.
 
     Raises:

@@ -17,7 +17,7 @@ from shuffledp_core.documents.signed import DocumentT, Signed, from_json
 from shuffledp_core.documents.signed import verify as verify_signed
 from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import parse_hex_key, read_file, read_roster, verify_from
-from shuffledp_core.vocabulary import FINAL
+from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
 
 
@@ -77,7 +77,7 @@ class Keys:
         """The certificate, if the accountant signed it. Raises `DocumentError`s as `verify`."""
         if self.roster is None:
             return verify_signed(signed, Certificate, signed.signer, self.accountant)
-        claimed = verify_from(self.roster.the("accountant"), signed, Certificate)
+        claimed = verify_from(self.roster.accountant, signed, Certificate)
         if claimed.deployment != self.roster.deployment:
             raise ForeignDocumentError(
                 f"the certificate is of deployment {claimed.deployment!r}, the roster of {self.roster.deployment!r}"
@@ -86,12 +86,12 @@ class Keys:
 
     def by(self, role: str, signed: Signed, model: type[DocumentT]) -> DocumentT:
         """A document of the one party with that role; needs the roster."""
-        return verify_from(self._roster(signed).the(role), signed, model)
+        return verify_from(self._roster(signed).only(role), signed, model)
 
     def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
         """A document of the node that it names as its signer; needs the roster."""
         node: Party = self._roster(signed).party(signed.signer)
-        if node.role != "node":
+        if node.role != Role.NODE:
             raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is no node")
         return verify_from(node, signed, model)
 
@@ -125,7 +125,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         read_file(path, "roster")  # the roster is what was named: it is missed first
         root = read_file(path.parent / "root.pub", "root key").decode("ascii", errors="replace").strip()
     roster = read_roster(path, root)
-    return Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
+    return Keys(roster, bytes.fromhex(roster.accountant.identity_key))
 
 
 def verify(
@@ -171,7 +171,7 @@ def _as_hex(key: str | bytes | None) -> str | None:
 
 def check_signed(signed: Signed, roster: Roster) -> tuple[Checked, ...]:
     """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
-    keys = Keys(roster, bytes.fromhex(roster.the("accountant").identity_key))
+    keys = Keys(roster, bytes.fromhex(roster.accountant.identity_key))
     moment = time.time() * 1000
     return tuple(_report(title, claimed, moment) for title, claimed in _inside(signed, keys))
 
@@ -262,7 +262,7 @@ def _report(where: str, claimed: Certificate, now: float) -> Checked:
 def _period(claimed: Certificate, now: float) -> str:
     if now <= claimed.expires_at:
         return f"valid until {_date(claimed.expires_at)}"
-    if claimed.stage == FINAL:
+    if claimed.stage == CertificateStage.FINAL:
         return f"final: what happened stays true (to be relied upon until {_date(claimed.expires_at)})"
     return f"note: this plan expired on {_date(claimed.expires_at)}; no new round may start from it"
 

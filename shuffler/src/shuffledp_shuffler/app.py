@@ -13,6 +13,7 @@ from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.announce import CORRUPT, ONLINE, Announcer, status_topic
 from shuffledp_core.transport.service import Service, run_until_signal
+from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2_grpc, node_pb2_grpc
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.config import NodeConfig
@@ -20,15 +21,15 @@ from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.inventory import Inventory
 from shuffledp_shuffler.metrics import NodeMetrics
-from shuffledp_shuffler.node import MixNode, Parts
+from shuffledp_shuffler.node import MixNode, NodeServices
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer
 from shuffledp_shuffler.store import Store
 from shuffledp_shuffler.uploads import Uploads
-from shuffledp_shuffler.work import Work
+from shuffledp_shuffler.work import RoundPipeline
 
-NodeOf = Callable[[Parts], MixNode]
+NodeOf = Callable[[NodeServices], MixNode]
 """A function that makes a node of its parts; with an experiment's own, the node declares itself corrupt."""
 
 
@@ -44,18 +45,18 @@ def build(
     `DocumentError` for a roster that is not signed by the pinned root key.
     """
     roster = load_roster(config.roster, config.root_key, config.state, clock)
-    identity = load_party(roster, "node", config.name, config.keys)
+    identity = load_party(roster, Role.NODE, config.name, config.keys)
     metrics = NodeMetrics(config)
     metrics.corrupt.set(_is_corrupt(node_of, corrupt))
     corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
     admission = Admission(config.withdrawals, config.state, roster)
     store = Store(config.state)
     pool = PeelPool(config.worker_count)
-    parts = Parts(
+    parts = NodeServices(
         identity=identity,
         roster=roster,
         store=store,
-        work=Work(identity, pool, Relay(config.keys, roster, config.relay_seconds), metrics, corruption),
+        work=RoundPipeline(identity, pool, Relay(config.keys, roster, config.relay_seconds), metrics, corruption),
         submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,

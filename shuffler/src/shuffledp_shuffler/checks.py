@@ -25,7 +25,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -58,9 +58,9 @@ def check_certificate(signed: Signed, roster: Roster, name: str, position: int, 
             id, `ConfigError` for the suite.
     """
     require_current(roster, now)  # 1
-    certificate = verify_from(roster.the("accountant"), signed, Certificate)
+    certificate = verify_from(roster.accountant, signed, Certificate)
     _require_deployment(certificate.deployment, roster)  # 2
-    if certificate.stage != "plan":  # 3
+    if certificate.stage != CertificateStage.PLAN:  # 3
         raise ForeignDocumentError(f"a certificate of stage {certificate.stage!r} opens no round; send the plan's")
     check_round_id(certificate.round_id)
     if now >= certificate.expires_at:  # 4
@@ -103,7 +103,7 @@ def check_after_start(certificate: Certificate, started: int) -> None:
 
 def named_round(signed: Signed, roster: Roster) -> str:
     """The round of a manifest that is the analyst's; errors as `verify`."""
-    return verify_from(roster.the("analyst"), signed, Manifest).round_id
+    return verify_from(roster.analyst, signed, Manifest).round_id
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Terms:
     def successor(self, roster: Roster) -> Party:
         """The recipient of our batch: the next node, or the analyst after the last."""
         if self.position == len(self.route):
-            return roster.the("analyst")
+            return roster.analyst
         return roster.party(self.route[self.position].node)
 
     def require_open(self, now: int) -> None:
@@ -152,7 +152,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     Raises:
         DocumentError: steps 1, 2, 5, 6, as its branches. RoundKeyError: steps 3 and 4.
     """
-    manifest = verify_from(roster.the("analyst"), signed, Manifest)  # 1
+    manifest = verify_from(roster.analyst, signed, Manifest)  # 1
     _require_deployment(manifest.deployment, roster)
     if manifest.round_id != record.round_id:
         raise ForeignDocumentError(f"the manifest is for round {manifest.round_id[:80]!r}, not {record.round_id}")
@@ -292,6 +292,6 @@ def _route_key(signed: Signed, roster: Roster) -> RoundKey:
         key = verify_from(party, signed, RoundKey)
     except DocumentError as error:
         raise RoundKeyError(f"a round key on the route is not its node's: {error}") from error
-    if party.role != "node" or key.node != party.name:
+    if party.role != Role.NODE or key.node != party.name:
         raise RoundKeyError(f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is no mix node")
     return key

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from shuffledp_core.config import BrokerConfig, ServiceConfig
-from shuffledp_shuffler.uploads import Bounds
+from shuffledp_shuffler.uploads import UploadLimits
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -47,9 +47,9 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")
 
     @property
-    def uploads(self) -> Bounds:
+    def uploads(self) -> UploadLimits:
         """Bounds on the submissions being received."""
-        return Bounds(
+        return UploadLimits(
             places=self.max_submissions,
             size=self.submission_bytes,
             line=self.waiting_submissions,

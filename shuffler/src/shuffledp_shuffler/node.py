@@ -41,7 +41,7 @@ from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder, Store
-from shuffledp_shuffler.work import Work
+from shuffledp_shuffler.work import RoundPipeline
 
 SWEEP_SECONDS: Final = 60.0
 """Interval at which abandoned rounds are looked for."""
@@ -50,7 +50,7 @@ _WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
 
 
 @dataclass(frozen=True)
-class Parts:
+class NodeServices:
     """Components of a node. `clock` gives milliseconds since 1970.
 
     `away_seconds`: a state folder that was not in use for longer may be a restored backup. `foreign`: the node's code
@@ -60,7 +60,7 @@ class Parts:
     identity: Identity
     roster: Roster
     store: Store
-    work: Work
+    work: RoundPipeline
     submissions: Submissions
     batches: Batches
     clock: Callable[[], int]
@@ -77,7 +77,7 @@ class Parts:
 class MixNode:
     """All rounds of one mix node. Call `recover` before anything else and `shut` in the end."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: NodeServices) -> None:
         self._parts = parts
         self._rounds: dict[str, LiveRound] = {}
         self._damaged: dict[str, NodeFault] = {}

@@ -15,6 +15,7 @@ from shuffledp_core.errors import InvalidSubmissionError, NodeFault
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
+from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_shuffler.live import Snapshot
 from shuffledp_shuffler.node import MixNode
@@ -22,7 +23,7 @@ from shuffledp_shuffler.round_state import Phase
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_ANALYST: Final = frozenset({"analyst"})
+_ANALYST: Final = frozenset({Role.ANALYST})
 
 RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/PrepareRound": _ANALYST,
@@ -31,7 +32,7 @@ RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
     "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
     "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
-    "/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({"node"}),
+    "/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({Role.NODE}),
 }
 """Roles that may call each method."""
 

@@ -24,7 +24,7 @@ REPEATS: Final = 8
 
 
 @dataclass(frozen=True)
-class Bounds:
+class UploadLimits:
     """Limits of `Uploads`.
 
     `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place; one upload takes at most
@@ -47,7 +47,7 @@ class _Turn:
 class Uploads:
     """Uploads in progress at a node, of all its rounds. Used from one event loop."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: UploadLimits) -> None:
         self._bounds = bounds
         self._turns: dict[tuple[str, str], _Turn] = {}
         self._head = asyncio.Lock()

@@ -33,7 +33,7 @@ MIXING_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True)
-class Work:
+class RoundPipeline:
     """Mixes and relays rounds of one node. `corruption` is None on every honest node."""
 
     identity: Identity

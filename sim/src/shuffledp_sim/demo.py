@@ -30,12 +30,12 @@ from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
-from shuffledp_ops.rounds.report import RoundReport, Trace
+from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock
 from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
 from shuffledp_sim.captured import BOARD, LOGS, keep_truth
 from shuffledp_sim.playing import run_round
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.system.workplace import workplace
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
@@ -154,10 +154,10 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
     return replace(played, report=replace(played.report, trace=_tracer()(played.evidence)))
 
 
-def _tracer() -> Callable[[Path], Trace]:
+def _tracer() -> Callable[[Path], TraceOutcome]:
     """The attack with a round's evidence, from an installed package: this one is below the adversary's."""
     for found in entry_points(group="shuffledp.tracers"):
-        tracer: Callable[[Path], Trace] = found.load()
+        tracer: Callable[[Path], TraceOutcome] = found.load()
         return tracer
     raise UsageError("no attack on what corrupt nodes write down is installed here: pip install 'shuffledp[adversary]'")
 
@@ -236,10 +236,10 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
     )
 
 
-def _budget(options: DemoOptions) -> Budget:
+def _budget(options: DemoOptions) -> LocalBudget:
     """A budget that no round exceeds: nobody sets one for a system that plays a single round.
 
     What a round costs the ledger may be far from its target: under metric adjacency with a smaller `max_distance` it
     is the cost of a change across the whole domain.
     """
-    return Budget(epsilon=NO_LIMIT, delta=options.delta)
+    return LocalBudget(epsilon=NO_LIMIT, delta=options.delta)

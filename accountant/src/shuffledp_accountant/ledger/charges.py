@@ -22,7 +22,7 @@ from shuffledp_privacy.adaptive import spent_adaptively
 from shuffledp_privacy.analysis import Cost, Spent, alone, rebased, spent
 
 
-class State(StrEnum):
+class ChargeState(StrEnum):
     """State of a charge."""
 
     RESERVED = "reserved"
@@ -62,7 +62,7 @@ class Charge:
     round_id: str
     population: str
     entry: int
-    state: State
+    state: ChargeState
     plan: str
     cost: Cost
     epsilon: float
@@ -121,7 +121,7 @@ class Statement:
     spent: Spent
     left: float
     if_fixed: float
-    charges: Mapping[State, int]
+    charges: Mapping[ChargeState, int]
 
 
 def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
@@ -131,7 +131,7 @@ def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
     return spent(times, budget.adjacency, budget.delta)
 
 
-def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[State, int]) -> Statement:
+def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[ChargeState, int]) -> Statement:
     """Makes the statement over all charges of one population."""
     used = total(budget, counted)
     return Statement(budget, used, max(0.0, budget.epsilon - used.epsilon), _if_fixed(budget, counted, used), charges)
@@ -226,7 +226,7 @@ def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
     """
     if charge.plan != plan:
         raise RoundStateError(f"round {charge.round_id} was certified for another plan; draw a new round id")
-    if charge.state is State.RELEASED:
+    if charge.state is ChargeState.RELEASED:
         raise RoundStateError(f"round {charge.round_id} was released and cannot be run again; draw a new round id")
     return charge.plan_certificate
 
@@ -237,9 +237,9 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
     Raises:
         RoundStateError: the round was settled for another count, or was released.
     """
-    if charge.state is State.RELEASED:
+    if charge.state is ChargeState.RELEASED:
         raise RoundStateError(f"round {charge.round_id} was released: its reports count for nothing")
-    if charge.state is State.SETTLED and charge.accepted != accepted:
+    if charge.state is ChargeState.SETTLED and charge.accepted != accepted:
         raise RoundStateError(
             f"round {charge.round_id} was settled for {charge.accepted} reports and is not settled again for {accepted}"
         )
@@ -252,6 +252,6 @@ def check_release(charge: Charge) -> bool:
     Raises:
         RoundStateError: the round was settled.
     """
-    if charge.state is State.SETTLED:
+    if charge.state is ChargeState.SETTLED:
         raise RoundStateError(f"round {charge.round_id} was settled for {charge.accepted} reports: its charge stays")
-    return charge.state is State.RESERVED
+    return charge.state is ChargeState.RESERVED

@@ -23,10 +23,10 @@ from shuffledp_accountant.ledger.charges import (
     Account,
     Budget,
     Charge,
+    ChargeState,
     Reservation,
     Settlement,
     Standing,
-    State,
     Statement,
 )
 from shuffledp_accountant.ledger.database import failures, open_database
@@ -64,7 +64,7 @@ class Entry:
 
     entry: int
     round_id: str
-    state: State
+    state: ChargeState
     cost: Cost
     epsilon: float
 
@@ -150,7 +150,7 @@ class Ledger:
             place = rules.account_for_settlement(self._budget(charge.population), standing, charge, real)
             certificate = certify(place)
             values = {
-                "state": State.SETTLED.value,
+                "state": ChargeState.SETTLED.value,
                 "accepted": real.accepted,
                 "final_certificate": certificate,
                 **_cost_columns(*rules.settled_cost(charge, real)),
@@ -171,7 +171,7 @@ class Ledger:
             if not rules.check_release(charge):
                 return
             revision, _ = self._snapshot(charge.population)
-            if self._change(charge, revision, {"state": State.RELEASED.value}):
+            if self._change(charge, revision, {"state": ChargeState.RELEASED.value}):
                 return
 
     def charge(self, round_id: str) -> Charge:
@@ -188,7 +188,9 @@ class Ledger:
         with failures(), self._engine.begin() as db:
             found = {str(state): int(count) for state, count in db.execute(states.group_by(charges.c.state))}
         _, standing = self._snapshot(population)
-        return rules.state_account(budget, standing.counted, {state: found.get(state.value, 0) for state in State})
+        return rules.state_account(
+            budget, standing.counted, {state: found.get(state.value, 0) for state in ChargeState}
+        )
 
     def entries(self, population: str, after: int = 0, most: int = MOST_ENTRIES) -> list[Entry]:
         """A page of the population's charges, in order of entry.
@@ -225,7 +227,7 @@ class Ledger:
         The rounds are counted by the database: as many rows as there are different costs, however many rounds.
         """
         mine = charges.c.population == population
-        counting = charges.c.state.in_([State.RESERVED.value, State.SETTLED.value])
+        counting = charges.c.state.in_([ChargeState.RESERVED.value, ChargeState.SETTLED.value])
         alike = select(*_COST, func.count().label("times")).where(mine, counting).group_by(*_COST)
         with failures(), self._engine.begin() as db:
             revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
@@ -272,7 +274,7 @@ class Ledger:
         """Commits new values of a charge that is still reserved."""
         statement = (
             update(charges)
-            .where(charges.c.round_id == charge.round_id, charges.c.state == State.RESERVED.value)
+            .where(charges.c.round_id == charge.round_id, charges.c.state == ChargeState.RESERVED.value)
             .values(**values, changed_at=self._clock())
         )
         return self._commit(charge.population, revision, lambda db: db.execute(statement))
@@ -305,7 +307,7 @@ def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[s
         "round_id": asked.round_id,
         "population": asked.population,
         "entry": entry,
-        "state": State.RESERVED.value,
+        "state": ChargeState.RESERVED.value,
         "plan": asked.plan,
         "plan_certificate": certificate,
         "reserved_at": now,
@@ -345,7 +347,7 @@ class _Row(_CostRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     round_id: str
     population: str
     entry: Annotated[int, msgspec.Meta(ge=1)]
-    state: State
+    state: ChargeState
     plan: str
     epsilon: Annotated[float, msgspec.Meta(ge=0)] | None
     plan_certificate: bytes
@@ -381,7 +383,7 @@ def _as_cost(row: _CostRow) -> Cost:
 
 def _entry(row: RowMapping) -> Entry:
     try:
-        state = State(row["state"])
+        state = ChargeState(row["state"])
     except ValueError as error:
         raise _damage(f"round {row['round_id']!r}", error) from error
     return Entry(row["entry"], row["round_id"], state, _cost(row), _number(row["epsilon"]))

@@ -31,7 +31,7 @@ from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, epsilon_finding, guess_finding, guess_limit
-from shuffledp_adversary.attacks.picture import Chart, Curve, Role
+from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import (
     FAKE,
@@ -125,9 +125,9 @@ def average_chart(report: AttackReport) -> Chart:
     curve = report.details["curve"]
     days = [point["days"] for point in curve]
 
-    def line(key: str, label: str, role: Role) -> Curve:
+    def line(key: str, label: str, role: Role) -> PlottedCurve:
         shares, lows, highs = zip(*(point[key] for point in curve), strict=True)
-        return Curve(label, role, days, shares, lows, highs)
+        return PlottedCurve(label, role, days, shares, lows, highs)
 
     one_day, for_ever = _limit_of_one_day(), _limit_for_ever()
     return Chart(
@@ -137,8 +137,12 @@ def average_chart(report: AttackReport) -> Chart:
         curves=[
             line("right_fresh", "fresh randomness every day", Role.MEASURED),
             line("right_rappor", "RAPPOR, the kept answer blurred every day", Role.SAFE),
-            Curve(f"most that one day's ε = ln 3 allows: {one_day:.3g}", Role.LIMIT, [1, days[-1]], [one_day] * 2),
-            Curve(f"most that the kept answer allows: {for_ever:.3g}", Role.CERTIFIED, [1, days[-1]], [for_ever] * 2),
+            PlottedCurve(
+                f"most that one day's ε = ln 3 allows: {one_day:.3g}", Role.LIMIT, [1, days[-1]], [one_day] * 2
+            ),
+            PlottedCurve(
+                f"most that the kept answer allows: {for_ever:.3g}", Role.CERTIFIED, [1, days[-1]], [for_ever] * 2
+            ),
         ],
     )
 

@@ -25,7 +25,7 @@ from shuffledp_accountant.certificates import cost_of, final_cost
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
-from shuffledp_adversary.attacks.picture import Chart, Curve, Role
+from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import QUARTERS, partial_rounds
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -140,21 +140,23 @@ def dropout_chart(report: AttackReport) -> Chart:
         xlabel="honest users who take part",
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
-            Curve(f"final certificate, planned for {users}", Role.CERTIFIED, stay, [point["final"] for point in left]),
-            Curve(
+            PlottedCurve(
+                f"final certificate, planned for {users}", Role.CERTIFIED, stay, [point["final"] for point in left]
+            ),
+            PlottedCurve(
                 f"proved by the attack, planned for {users} (lower bounds)",
                 Role.MEASURED,
                 stay,
                 [point["low"] for point in left],
                 joined=False,
             ),
-            Curve(
+            PlottedCurve(
                 f"final certificate, planned for {users // 2}",
                 Role.SAFE,
                 stay,
                 [point["careful_final"] for point in left],
             ),
-            Curve("what the plans promise", Role.LIMIT, [stay[0], stay[-1]], [plan, plan]),
+            PlottedCurve("what the plans promise", Role.LIMIT, [stay[0], stay[-1]], [plan, plan]),
         ],
         log=False,
     )

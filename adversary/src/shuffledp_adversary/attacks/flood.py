@@ -30,7 +30,7 @@ from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
-from shuffledp_adversary.attacks.picture import Chart, Curve, Role
+from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import flooded_rounds
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -39,7 +39,7 @@ from shuffledp_core.documents.models import LedgerPosition, Party, RoundPlan
 from shuffledp_core.errors import ClientPolicyRefusal, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.vocabulary import PLAN
+from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Cost, analyse
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
@@ -114,15 +114,17 @@ def flood_chart(report: AttackReport) -> Chart:
         xlabel="honest users, the victim among them",
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
-            Curve("certified for so many honest users", Role.CERTIFIED, xs, [point["epsilon"] for point in certified]),
-            Curve(
+            PlottedCurve(
+                "certified for so many honest users", Role.CERTIFIED, xs, [point["epsilon"] for point in certified]
+            ),
+            PlottedCurve(
                 "proved by the attack (lower bound)",
                 Role.MEASURED,
                 [point["honest"] for point in measured],
                 [point["low"] for point in measured],
                 joined=False,
             ),
-            Curve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
+            PlottedCurve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
         ],
     )
 
@@ -164,7 +166,7 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     )
     cost = Cost(spec, Setting(users, users), delta)
     account = Account(LedgerPosition(entry=1, spent=None, delta=delta, limit=plan.epsilon), ())
-    issued = certificate(PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1)
+    issued = certificate(CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1)
     policy = Policy(epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes))
     try:
         check_policy(policy, issued, Geometry.of(spec, plan.suite, len(nodes)), nodes)

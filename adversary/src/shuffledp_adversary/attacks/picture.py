@@ -21,7 +21,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlottedCurve:
     """One curve; all sequences have the same length.
 
     Attributes:
@@ -50,7 +50,7 @@ class Chart:
     title: str
     xlabel: str
     ylabel: str
-    curves: Sequence[Curve]
+    curves: Sequence[PlottedCurve]
     log: bool = True
 
 

@@ -15,11 +15,11 @@ import typer
 
 from shuffledp.commands.asking import ask, options_of
 from shuffledp.commands.options import (
-    Circumstances,
     Delta,
     Format,
     NamedCommands,
     OutputFormat,
+    Scenario,
     Users,
     real,
     spread,
@@ -86,7 +86,7 @@ ThroughMixnet = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Small(Circumstances):
+class Small(Scenario):
     """A round of few users, all of them honest."""
 
     users: Users = 8
@@ -119,11 +119,11 @@ class Look:
 
 
 def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
-    def of_distances(*, typed: Small, distance: Distance = None, look: Look, **parameters: Any) -> None:
-        _run(ask(kind, typed, **parameters), look, distance)
+    def of_distances(*, scenario: Small, distance: Distance = None, look: Look, **parameters: Any) -> None:
+        _run(ask(kind, scenario, **parameters), look, distance)
 
-    def of_changes(*, typed: SmallHistogram, look: Look, **parameters: Any) -> None:
-        _run(ask(kind, typed, **parameters), look)
+    def of_changes(*, scenario: SmallHistogram, look: Look, **parameters: Any) -> None:
+        _run(ask(kind, scenario, **parameters), look)
 
     small = [one.replace(default=_default(one)) for one in options_of(kind)]
     return spread(of_distances if spec.metric else of_changes, *small)

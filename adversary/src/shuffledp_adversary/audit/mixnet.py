@@ -31,7 +31,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import StageClock
 from shuffledp_sim.playing import run_round
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import Progress, warm
 
 OPEN_SECONDS: Final = 600.0
@@ -76,7 +76,7 @@ async def _rounds(
     """Rounds on the first and the second dataset in turn, so that what drifts touches both alike."""
     datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
     units = (asked.max_distance or 1) if asked.per_unit else 1
-    budget = Budget(epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta))
+    budget = LocalBudget(epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta))
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder:
         system = LocalSystem(Path(folder), nodes=asked.nodes, budget=budget)
         try:

@@ -27,7 +27,6 @@ from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import read_file, read_roster, verify_from
-from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
 from shuffledp_shuffler.corruption import CorruptLog, read_logs
 from shuffledp_sim.captured import BOARD, LOGS, TRUTH
 
@@ -229,12 +228,12 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
         )
     roster = read_roster(folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip())
     manifest = verify_from(  # 1
-        roster.the(ANALYST), Signed.from_bytes(read_file(folder / "manifest.json", "manifest")), Manifest
+        roster.analyst, Signed.from_bytes(read_file(folder / "manifest.json", "manifest")), Manifest
     )
-    result = verify_from(roster.the(ANALYST), Signed.from_bytes(read_file(folder / "result.json", "result")), Result)
+    result = verify_from(roster.analyst, Signed.from_bytes(read_file(folder / "result.json", "result")), Result)
     if result.round_id != manifest.round_id or result.final_certificate is None:
         raise MalformedDocumentError(f"{folder}: result.json is not of the manifest's round, or has no certificate")
-    final = verify_from(roster.the(ACCOUNTANT), result.final_certificate, Certificate)
+    final = verify_from(roster.accountant, result.final_certificate, Certificate)
     packed = read_file(folder / BOARD, "board")  # 2
     if digest(packed) != result.board_digest:
         raise MalformedDocumentError(f"{folder / BOARD} is not the board whose digest the analyst signed")

@@ -16,7 +16,7 @@ from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency, Composition
-from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Role
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -78,8 +78,18 @@ class Roster(Document, frozen=True, kw_only=True):
                 return party
         raise ForeignDocumentError(f"the roster of {self.deployment!r} has no party {name!r}")
 
-    def the(self, role: str) -> Party:
-        """The only party with that role (analyst or accountant)."""
+    @property
+    def analyst(self) -> Party:
+        """The analyst; errors as `only`."""
+        return self.only(Role.ANALYST)
+
+    @property
+    def accountant(self) -> Party:
+        """The accountant; errors as `only`."""
+        return self.only(Role.ACCOUNTANT)
+
+    def only(self, role: str) -> Party:
+        """The only party with that role; `ForeignDocumentError` where there is none, or several."""
         found = [party for party in self.parties if party.role == role]
         if len(found) != 1:
             raise ForeignDocumentError(f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}")
@@ -87,7 +97,7 @@ class Roster(Document, frozen=True, kw_only=True):
 
     def nodes(self) -> tuple[Party, ...]:
         """The mix nodes, in roster order."""
-        return tuple(party for party in self.parties if party.role == "node")
+        return tuple(party for party in self.parties if party.role == Role.NODE)
 
     def population(self, name: str) -> Population:
         """The population of that name; `ForeignDocumentError` when the roster has none."""

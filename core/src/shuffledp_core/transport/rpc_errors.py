@@ -21,6 +21,7 @@ from shuffledp_core.documents.models import Roster
 from shuffledp_core.transport.doorway import Context, Doorway
 from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name, role_of
+from shuffledp_core.vocabulary import Role
 
 _KEY: Final = "shuffledp-error"
 
@@ -40,7 +41,7 @@ __all__ = ["Context", "Rules", "TypedErrors", "translated", "typed"]
 
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
-_PARTIES: Final = frozenset({"node", "analyst", "accountant", OPERATOR})
+_PARTIES: Final = frozenset({Role.NODE, Role.ANALYST, Role.ACCOUNTANT, OPERATOR})
 
 
 async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:

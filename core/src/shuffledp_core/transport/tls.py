@@ -17,9 +17,10 @@ from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.keys import require_current
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_core.vocabulary import Role
 
-CLIENT: Final = "client"
-OPERATOR: Final = "operator"
+CLIENT: Final = Role.CLIENT
+OPERATOR: Final = Role.OPERATOR
 
 _REQUEST_BYTES: Final = CHUNK_BYTES + 2**14
 """The longest request that a server takes: a chunk and its framing, or the documents of any other call."""

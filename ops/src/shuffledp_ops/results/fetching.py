@@ -77,7 +77,7 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
         result = read_result(deployment, signed)  # 1
         _require_round(result, roster.deployment, round_id)
         announcement = from_json(await analyst.announcement(round_id), Announcement)
-    _require_round(verify_from(roster.the(ANALYST), announcement.manifest, Manifest), roster.deployment, round_id)  # 2
+    _require_round(verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id)  # 2
     checked = check_signed(signed, roster)  # 3
     return Fetched(make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked)
 

@@ -13,7 +13,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.estimates import Estimate
 
 
-class Trace(Protocol):
+class TraceOutcome(Protocol):
     """Result of an attack with the logs of corrupt nodes; `shuffledp_adversary.tracing` carries it out."""
 
     @property
@@ -73,7 +73,7 @@ class RoundReport:
     capped: int = 0
     drawn_from: int | None = None
     corrupt: tuple[int, ...] = ()
-    trace: Trace | None = None
+    trace: TraceOutcome | None = None
     dropped: int = 0
     outside_alphabet: int = 0
     repeated_tags: int = 0

@@ -14,7 +14,8 @@ from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
-from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment
+from shuffledp_core.vocabulary import Outcome
+from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 
@@ -59,7 +60,7 @@ class OpenedRound:
 async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
     """The operator's channel to the analyst."""
     roster = deployment.roster
-    async with channel_to(roster.the(ANALYST), deployment.keys_of(OPERATOR), roster) as channel:
+    async with channel_to(roster.analyst, deployment.keys_of(OPERATOR), roster) as channel:
         yield analyst_pb2_grpc.RoundControlStub(channel)
 
 
@@ -102,8 +103,8 @@ async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id:
 
 def read_result(deployment: Deployment, signed: Signed) -> Result:
     """Verifies the result of a round that succeeded; raises the error that ended the round otherwise."""
-    result = verify_from(deployment.roster.the(ANALYST), signed, Result)
-    if result.outcome != "published":
+    result = verify_from(deployment.roster.analyst, signed, Result)
+    if result.outcome != Outcome.PUBLISHED:
         raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
     return result
 
@@ -122,7 +123,7 @@ def make_report(
         accepted=result.accepted,
         messages=result.messages,
         estimate=result.estimate,
-        final=verify_from(deployment.roster.the(ACCOUNTANT), result.final_certificate, Certificate),
+        final=verify_from(deployment.roster.accountant, result.final_certificate, Certificate),
         suite=manifest.geometry.suite,
         corrupt=tuple(key.position for key in keys if key.corrupt),
         dropped=result.dropped,

@@ -34,7 +34,7 @@ LARGEST_VARIANCE: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class DeltaCurve:
     """Upper bounds of a privacy curve at ε >= 0, for both orders of the neighbours (C2, C3).
 
     Attributes:
@@ -73,7 +73,7 @@ def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]
     return np.array(kept, dtype=np.int64)
 
 
-def gaussian_cost(curve: Curve, leak: float) -> float:
+def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
     """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates the curve.
 
     0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source: C14.
@@ -97,7 +97,7 @@ def gaussian_cost(curve: Curve, leak: float) -> float:
     return _least(fits, LARGEST_VARIANCE) if curve.deltas[0] > 0 else 0.0
 
 
-def pure_cost(curve: Curve, leak: float) -> float:
+def pure_cost(curve: DeltaCurve, leak: float) -> float:
     """Least ε, from above, at which the curve is at most `leak` ε. Nats, >= 0. Source: C15."""
     if curve.deltas[0] <= 0:
         return 0.0
@@ -173,7 +173,7 @@ class Filters:
         most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
         return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
-    def price(self, curve: Curve) -> Price:
+    def price(self, curve: DeltaCurve) -> Price:
         """Cost of a round with this curve in both filters."""
         return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shuffledp.commands.options import (
-    Circumstances,
     Epsilon,
     Format,
     Honest,
@@ -15,6 +14,7 @@ from shuffledp.commands.options import (
     Neighbours,
     OutputFormat,
     Rounds,
+    Scenario,
     TargetDelta,
     TargetMaxValue,
     TargetSymbols,
@@ -48,10 +48,10 @@ def advise(
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
 
-    typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds)
-    sizes, limits = targets.Sizes(max_value, symbols), targets.Limits(max_error, max_messages)
+    scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds)
+    sizes, limits = targets.Sizes(max_value, symbols), targets.SearchLimits(max_error, max_messages)
     with working("comparing mechanisms"):
-        found = targets.advised(typed, sizes, epsilon, limits)
+        found = targets.advised(scenario, sizes, epsilon, limits)
     if output is OutputFormat.JSON:
         print_json(found.to_dict())
     else:

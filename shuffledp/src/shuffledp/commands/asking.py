@@ -15,13 +15,13 @@ import typer
 from msgspec import structs
 
 from shuffledp.commands.options import (
-    Circumstances,
     Epsilon0,
     EpsilonGeo,
     MaxValue,
     NoiseEpsilon,
     Padding,
     Randomise,
+    Scenario,
     Shares,
     Symbols,
     decimal,
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from shuffledp.commands.questions import Question
 
 
-def _krr_histogram(typed: Circumstances, *, symbols: Symbols, epsilon0: Epsilon0) -> Question:
+def _krr_histogram(scenario: Scenario, *, symbols: Symbols, epsilon0: Epsilon0) -> Question:
     from shuffledp.commands import questions
 
     spec, notes = questions.krr_histogram(symbols, epsilon0)
-    return questions.question(spec, typed, notes=notes, asked=(("epsilon0", epsilon0),))
+    return questions.question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
 
 
-def _rr_shuffle(typed: Circumstances, *, max_value: MaxValue, randomise: Randomise) -> Question:
+def _rr_shuffle(scenario: Scenario, *, max_value: MaxValue, randomise: Randomise) -> Question:
     from shuffledp.commands import questions
 
-    return questions.question(questions.rr_shuffle(max_value, randomise), typed)
+    return questions.question(questions.rr_shuffle(max_value, randomise), scenario)
 
 
 def _geo_shuffle(
-    typed: Circumstances, *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None
+    scenario: Scenario, *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None
 ) -> Question:
     from shuffledp.commands import questions
 
-    return questions.geo_question(max_value, epsilon_geo, padding, typed)
+    return questions.geo_question(max_value, epsilon_geo, padding, scenario)
 
 
 def _sgdl_shuffle(
-    typed: Circumstances,
+    scenario: Scenario,
     *,
     max_value: MaxValue,
     noise_epsilon: NoiseEpsilon,
@@ -64,7 +64,7 @@ def _sgdl_shuffle(
 ) -> Question:
     from shuffledp.commands import questions
 
-    return questions.sgdl_question(max_value, noise_epsilon, shares, padding, typed)
+    return questions.sgdl_question(max_value, noise_epsilon, shares, padding, scenario)
 
 
 _OWN: Final[dict[str, Callable[..., Question]]] = {
@@ -78,17 +78,17 @@ _WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: val
 """Help for the fields that specs inherit; a field of its own is annotated with its words."""
 
 
-def ask(kind: str, typed: Circumstances, **parameters: Any) -> Question:
+def ask(kind: str, scenario: Scenario, **parameters: Any) -> Question:
     """The checked question about a mechanism with these parameters, as its options read them.
 
     Raises:
         UsageError: a value is outside its range; the message names both.
     """
     if kind in _OWN:
-        return _OWN[kind](typed, **parameters)
+        return _OWN[kind](scenario, **parameters)
     from shuffledp.commands import questions
 
-    return questions.question(questions.checked(lambda: MECHANISMS[kind](**parameters)), typed)
+    return questions.question(questions.checked(lambda: MECHANISMS[kind](**parameters)), scenario)
 
 
 def options_of(kind: str) -> list[Parameter]:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from shuffledp.commands.options import (
-    Circumstances,
     CorruptNodes,
     Epsilon,
     Format,
@@ -17,12 +16,13 @@ from shuffledp.commands.options import (
     Nodes,
     OutputFormat,
     Plot,
+    Presentation,
     Rounds,
+    Scenario,
     TargetDelta,
     TargetMaxValue,
     TargetSymbols,
     Users,
-    View,
 )
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
@@ -52,8 +52,8 @@ def calibrate(
     from shuffledp.commands.respond import respond
     from shuffledp.progress import working
 
-    typed = Circumstances(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
+    scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     sizes = targets.Sizes(max_value, symbols)
     with working(f"calibrating {mechanism}"):
-        asked = targets.calibrated(mechanism, typed, sizes, epsilon)
-    respond(asked, View(output, plot))
+        asked = targets.calibrated(mechanism, scenario, sizes, epsilon)
+    respond(asked, Presentation(output, plot))

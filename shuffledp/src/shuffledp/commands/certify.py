@@ -10,13 +10,13 @@ import typer
 
 from shuffledp.commands.asking import ask, options_of
 from shuffledp.commands.options import (
-    Circumstances,
     Delta,
     Epsilon0,
     Format,
     MaxValue,
     OutputFormat,
-    View,
+    Presentation,
+    Scenario,
     spread,
 )
 from shuffledp_core.mechanisms import MECHANISMS
@@ -26,7 +26,7 @@ certify_app = typer.Typer(help="What a mechanism guarantees, from both sides of 
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutDistance(Circumstances):
+class WithoutDistance(Scenario):
     """Of a mechanism whose values are unknown."""
 
     adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
@@ -34,7 +34,7 @@ class WithoutDistance(Circumstances):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalModel(Circumstances):
+class LocalModel(Scenario):
     """Of a mechanism without a shuffle: nobody else matters."""
 
     delta: Delta = 0.0
@@ -44,10 +44,10 @@ class LocalModel(Circumstances):
 
 
 def _certify(kind: str) -> Callable[..., None]:
-    def command(*, typed: Circumstances, view: View, **parameters: Any) -> None:
+    def command(*, scenario: Scenario, view: Presentation, **parameters: Any) -> None:
         from shuffledp.commands.respond import respond
 
-        respond(ask(kind, typed, **parameters), view)
+        respond(ask(kind, scenario, **parameters), view)
 
     return spread(command, *options_of(kind))
 
@@ -58,30 +58,34 @@ for _kind, _spec in MECHANISMS.items():
 
 @certify_app.command("local")
 @spread
-def local(*, epsilon0: Epsilon0, typed: WithoutDistance, view: View) -> None:
+def local(*, epsilon0: Epsilon0, scenario: WithoutDistance, view: Presentation) -> None:
     """Any local randomiser with parameter ε0, shuffled; nothing else is known of it."""
     from shuffledp.commands import questions, respond
 
-    respond.respond(questions.question(questions.local(epsilon0), typed), view)
+    respond.respond(questions.question(questions.local(epsilon0), scenario), view)
 
 
 @certify_app.command("one-bit-mean")
 @spread
 def one_bit_mean(
-    *, max_value: MaxValue, epsilon0: Epsilon0, typed: LocalModel, output: Format = OutputFormat.TEXT
+    *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
 ) -> None:
     """One bit per user for a mean, in the local model (max-value 1: binary randomised response)."""
     from shuffledp.commands import questions, respond
 
-    respond.respond(questions.question(questions.one_bit_mean(epsilon0, max_value), typed), View(output, None))
+    respond.respond(
+        questions.question(questions.one_bit_mean(epsilon0, max_value), scenario), Presentation(output, None)
+    )
 
 
 @certify_app.command("laplace-mean")
 @spread
 def laplace_mean(
-    *, max_value: MaxValue, epsilon0: Epsilon0, typed: LocalModel, output: Format = OutputFormat.TEXT
+    *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
 ) -> None:
     """Laplace noise per user for a mean, in the local model."""
     from shuffledp.commands import questions, respond
 
-    respond.respond(questions.question(questions.laplace_mean(epsilon0, max_value), typed), View(output, None))
+    respond.respond(
+        questions.question(questions.laplace_mean(epsilon0, max_value), scenario), Presentation(output, None)
+    )

@@ -131,7 +131,7 @@ MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class Scenario:
     """What every question shares, as it was typed; checked in `questions`."""
 
     users: Users
@@ -145,7 +145,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Presentation:
     """How the answer is shown."""
 
     output: Format = OutputFormat.TEXT

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
-from shuffledp.commands.options import Circumstances
+from shuffledp.commands.options import Scenario
 from shuffledp.commands.padding import geo_padding, padding_note, sgdl_padding
 from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
@@ -36,7 +36,7 @@ def checked(build: Callable[[], SpecT]) -> SpecT:
 
 def question(
     spec: object,
-    typed: Circumstances,
+    scenario: Scenario,
     *,
     notes: tuple[str, ...] = (),
     asked: tuple[tuple[str, ParameterValue], ...] = (),
@@ -48,21 +48,21 @@ def question(
     """
     return Question(
         spec=spec,
-        setting=setting_of(typed, getattr(spec, "domain", None)),
-        delta=typed.delta,
-        rounds=typed.rounds,
-        corrupt=node_numbers(typed.corrupt_nodes, typed.nodes, "corrupt-nodes"),
-        nodes=typed.nodes,
+        setting=setting_of(scenario, getattr(spec, "domain", None)),
+        delta=scenario.delta,
+        rounds=scenario.rounds,
+        corrupt=node_numbers(scenario.corrupt_nodes, scenario.nodes, "corrupt-nodes"),
+        nodes=scenario.nodes,
         notes=notes,
         asked=asked,
     )
 
 
-def setting_of(typed: Circumstances, domain: int | None) -> Setting:
+def setting_of(scenario: Scenario, domain: int | None) -> Setting:
     """The setting of one round; `UsageError` for a distance that the domain does not have."""
-    check_distance(typed.max_distance, domain)
-    honest = typed.users if typed.honest is None else typed.honest
-    return Setting(typed.users, honest, typed.adjacency, typed.max_distance)
+    check_distance(scenario.max_distance, domain)
+    honest = scenario.users if scenario.honest is None else scenario.honest
+    return Setting(scenario.users, honest, scenario.adjacency, scenario.max_distance)
 
 
 def check_finite(name: str, value: float) -> None:
@@ -115,26 +115,28 @@ def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: 
     )
 
 
-def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, typed: Circumstances) -> Question:
+def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, scenario: Scenario) -> Question:
     """The question about geo-shuffle; without a padding, the least sound one."""
-    draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), typed)
+    draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), scenario)
     if padding is not None:
         return draft
-    chosen = geo_padding(epsilon_geo, max_value, draft.setting, among_rounds(typed.delta, typed.rounds))
+    chosen = geo_padding(epsilon_geo, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds))
     return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(padding_note(chosen),))
 
 
 def sgdl_question(
-    max_value: int, noise_epsilon: Fraction, shares: int | None, padding: int | None, typed: Circumstances
+    max_value: int, noise_epsilon: Fraction, shares: int | None, padding: int | None, scenario: Scenario
 ) -> Question:
     """The question about sgdl-shuffle; without shares, the honest users; without a padding, the least sound one."""
-    honest = typed.honest if typed.honest is not None else typed.users
+    honest = scenario.honest if scenario.honest is not None else scenario.users
     parts = shares if shares is not None else honest
     # The setting is checked first: fewer than one honest user is its complaint, not the shares'.
-    setting_of(typed, None)
-    draft = question(sgdl_shuffle(max_value, noise_epsilon, parts, padding or 0), typed)
+    setting_of(scenario, None)
+    draft = question(sgdl_shuffle(max_value, noise_epsilon, parts, padding or 0), scenario)
     notes = () if shares is not None else (f"shares = {parts}, the honest users: together they add exactly one noise",)
     if padding is None:
-        padding = sgdl_padding(noise_epsilon, parts, max_value, draft.setting, among_rounds(typed.delta, typed.rounds))
+        padding = sgdl_padding(
+            noise_epsilon, parts, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds)
+        )
         notes = (*notes, padding_note(padding))
     return replace(draft, spec=sgdl_shuffle(max_value, noise_epsilon, parts, padding), notes=notes)

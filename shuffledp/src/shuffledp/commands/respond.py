@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shuffledp.commands.options import OutputFormat, View
+from shuffledp.commands.options import OutputFormat, Presentation
 from shuffledp.guarantees import guarantee_of
 from shuffledp.plans import Plan
 from shuffledp.progress import working
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def respond(asked: Plan, view: View) -> None:
+def respond(asked: Plan, view: Presentation) -> None:
     """Prints the plan's guarantee, after drawing it where a file is named.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shuffledp.choosing import Comparison, advise, calibrate, kind_of
-from shuffledp.commands.options import Circumstances
+from shuffledp.commands.options import Scenario
 from shuffledp.commands.questions import check_finite, setting_of
 from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import Plan
@@ -16,21 +16,21 @@ from shuffledp_privacy.bounds import Setting
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The domain, as it was typed: largest value, symbols of a histogram, or both."""
+    """The domain, as it was scenario: largest value, symbols of a histogram, or both."""
 
     max_value: int | None = None
     symbols: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """What a person can bear: None for anything."""
 
     max_error: float | None = None
     max_messages: int | None = None
 
 
-def setting_for(typed: Circumstances, sizes: Sizes, epsilon: float) -> Setting:
+def setting_for(scenario: Scenario, sizes: Sizes, epsilon: float) -> Setting:
     """The checked setting of a target.
 
     Raises:
@@ -39,10 +39,10 @@ def setting_for(typed: Circumstances, sizes: Sizes, epsilon: float) -> Setting:
     check_finite("epsilon", epsilon)
     if sizes.max_value is None and sizes.symbols is None:
         raise UsageError("name the domain: --max-value for a sum, --symbols for a histogram")
-    return setting_of(typed, sizes.symbols if sizes.max_value is None else sizes.max_value + 1)
+    return setting_of(scenario, sizes.symbols if sizes.max_value is None else sizes.max_value + 1)
 
 
-def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) -> Plan:
+def calibrated(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> Plan:
     """The plan whose mechanism has the least error under the target.
 
     Raises:
@@ -50,11 +50,11 @@ def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) ->
         CannotCertify: no parameters keep the target; or every node is corrupt.
     """
     wanted = kind_of(kind)
-    setting = setting_for(typed, sizes, epsilon)
+    setting = setting_for(scenario, sizes, epsilon)
     if MECHANISMS[wanted].answers is Answers.SUM and sizes.max_value is None:
         raise UsageError(f"{kind} sums values: name --max-value")
-    corrupt = node_numbers(typed.corrupt_nodes, typed.nodes, "corrupt-nodes")
-    if len(corrupt) == typed.nodes:
+    corrupt = node_numbers(scenario.corrupt_nodes, scenario.nodes, "corrupt-nodes")
+    if len(corrupt) == scenario.nodes:
         raise CannotCertify(
             "with every node corrupt nothing is shuffled and only the local guarantee is left; "
             "leave an honest node, or certify a mechanism and read its eps_L"
@@ -62,16 +62,16 @@ def calibrated(kind: str, typed: Circumstances, sizes: Sizes, epsilon: float) ->
     plan = calibrate(
         kind,
         epsilon=epsilon,
-        delta=typed.delta,
+        delta=scenario.delta,
         setting=setting,
         max_value=sizes.max_value,
         symbols=sizes.symbols,
-        rounds=typed.rounds,
+        rounds=scenario.rounds,
     )
-    return replace(plan, corrupt=corrupt, nodes=typed.nodes)
+    return replace(plan, corrupt=corrupt, nodes=scenario.nodes)
 
 
-def advised(typed: Circumstances, sizes: Sizes, epsilon: float, limits: Limits) -> Comparison:
+def advised(scenario: Scenario, sizes: Sizes, epsilon: float, limits: SearchLimits) -> Comparison:
     """The target and every mechanism that keeps it and the limits, fewest messages first.
 
     Raises:
@@ -84,11 +84,11 @@ def advised(typed: Circumstances, sizes: Sizes, epsilon: float, limits: Limits) 
         raise UsageError(f"max-messages must be at least 1, not {limits.max_messages}")
     return advise(
         epsilon=epsilon,
-        delta=typed.delta,
-        setting=setting_for(typed, sizes, epsilon),
+        delta=scenario.delta,
+        setting=setting_for(scenario, sizes, epsilon),
         max_value=sizes.max_value,
         symbols=sizes.symbols,
-        rounds=typed.rounds,
+        rounds=scenario.rounds,
         max_error=limits.max_error,
         max_messages=limits.max_messages,
     )

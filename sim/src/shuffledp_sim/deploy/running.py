@@ -32,7 +32,7 @@ class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True)
-class Member:
+class DeployedProcess:
     """One process and its health check: a party by its configuration, the broker by its address."""
 
     process: Detached
@@ -59,7 +59,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class State:
+class ProcessHealth:
     """Health of a process: "healthy", "not healthy" or "stopped"."""
 
     name: str
@@ -67,7 +67,7 @@ class State:
     health: str
 
 
-def members(folder: Path) -> list[Member]:
+def members(folder: Path) -> list[DeployedProcess]:
     """All processes of the deployment, the broker first.
 
     Raises:
@@ -87,8 +87,8 @@ def members(folder: Path) -> list[Member]:
 
 def _member(
     folder: Path, name: str, program: tuple[str, ...], address: str, config: ProbedConfig | None = None
-) -> Member:
-    return Member(Detached(name, (sys.executable, "-m", *program), folder), address, config)
+) -> DeployedProcess:
+    return DeployedProcess(Detached(name, (sys.executable, "-m", *program), folder), address, config)
 
 
 def start_all(folder: Path) -> list[str]:
@@ -117,29 +117,29 @@ def stop_all(folder: Path) -> list[str]:
     return ran
 
 
-def look(folder: Path) -> list[State]:
+def look(folder: Path) -> list[ProcessHealth]:
     """Checks the health of every process."""
 
-    async def health(member: Member) -> str:
+    async def health(member: DeployedProcess) -> str:
         if not member.process.running:
             return "stopped"
         return "healthy" if await member.answers() else "not healthy"
 
-    async def ask() -> list[State]:
-        return [State(member.name, member.address, await health(member)) for member in members(folder)]
+    async def ask() -> list[ProcessHealth]:
+        return [ProcessHealth(member.name, member.address, await health(member)) for member in members(folder)]
 
     return asyncio.run(ask())
 
 
-def _stop(some: list[Member]) -> None:
+def _stop(some: list[DeployedProcess]) -> None:
     for member in some:
         member.process.ask_to_stop()
     for member in some:
         member.process.clear()
 
 
-async def _until_healthy(everybody: list[Member]) -> None:
-    async def until(member: Member) -> None:
+async def _until_healthy(everybody: list[DeployedProcess]) -> None:
+    async def until(member: DeployedProcess) -> None:
         while not await member.answers():
             if not member.process.running:
                 raise ConfigError(f"{member.name} did not start: {member.process.last_words()}")

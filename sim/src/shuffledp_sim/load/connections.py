@@ -36,7 +36,7 @@ _ESTABLISHED: Final = "01"
 
 
 @dataclass(frozen=True)
-class Connections:
+class EntryConnections:
     """Established connections. `handshakes`: seconds that each took, shape (connections,)."""
 
     entries: tuple[EntryNode, ...]
@@ -63,7 +63,7 @@ def allow_open_files(connections: int) -> None:
 @asynccontextmanager
 async def connected(
     deployment: Deployment, verified: VerifiedRound, count: int, progress: Callable[[int, int], None]
-) -> AsyncIterator[Connections]:
+) -> AsyncIterator[EntryConnections]:
     """Opens `count` connections to the round's entry node, each ready for calls. None of them retries by itself.
 
     Raises:
@@ -86,7 +86,7 @@ async def connected(
                 progress(len(seconds), count)
 
         await asyncio.gather(*map(shake, entries))
-        yield Connections(tuple(entries), np.array(seconds))
+        yield EntryConnections(tuple(entries), np.array(seconds))
 
 
 def established_to(address: str) -> int | None:

@@ -30,7 +30,7 @@ from shuffledp_ops.rounds.running import StageClock, abort_round, control_of, fo
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 from shuffledp_sim.load import corpus as corpora
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
-from shuffledp_sim.load.connections import Connections, allow_open_files, connected, established_to
+from shuffledp_sim.load.connections import EntryConnections, allow_open_files, connected, established_to
 from shuffledp_sim.load.corpus import Corpus
 from shuffledp_sim.load.figures import (
     ACCEPTED,
@@ -46,7 +46,7 @@ from shuffledp_sim.load.figures import (
 )
 from shuffledp_sim.load.machine import Usage, usage_from_metrics, usage_of
 from shuffledp_sim.load.options import LoadOptions
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.fleet import DeployedSystem, System, enrolled_users, verified_for
 from shuffledp_sim.users.sealing import sealing_pool, warm
 
@@ -55,14 +55,14 @@ _LOCAL_BUDGET: Final = 1e6
 
 
 @dataclass(frozen=True)
-class Finding:
+class LoadOutcome:
     """Figures of a load test, and each user's times for the picture."""
 
     report: LoadReport
     timeline: Timeline
 
 
-async def run_load(options: LoadOptions, stages: Stages) -> Finding:
+async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
     """Runs one load test.
 
     Raises:
@@ -85,7 +85,7 @@ async def _system(options: LoadOptions, folder: Path, stages: Stages) -> AsyncIt
     if options.keys is not None:
         yield DeployedSystem(open_deployment(options.keys), options.population, None), {}
         return
-    local = LocalSystem(folder, nodes=options.nodes, budget=Budget(_LOCAL_BUDGET, options.delta))
+    local = LocalSystem(folder, nodes=options.nodes, budget=LocalBudget(_LOCAL_BUDGET, options.delta))
     try:
         stages.update("start", 0, len(local.processes))
         await local.start(partial(stages.update, "start"))
@@ -123,7 +123,7 @@ class LoadTest:
         self._stages = stages
         self._clock = StageClock()
 
-    async def run(self) -> Finding:
+    async def run(self) -> LoadOutcome:
         """Opens or finds the round and runs the test; its own round is given up when the test cannot go on."""
         async with control_of(self._system.deployment) as control:
             with self._clock.stage("open"):
@@ -152,7 +152,7 @@ class LoadTest:
         control: analyst_pb2_grpc.RoundControlAsyncStub,
         verified: VerifiedRound,
         follower: asyncio.Future[Signed],
-    ) -> Finding:
+    ) -> LoadOutcome:
         with self._clock.stage("sealing"):
             await self._seal(verified)
         with Corpus(self._corpus, verified.round_id, self._options.users) as corpus:
@@ -166,7 +166,7 @@ class LoadTest:
         self._stages.finish()
         peaks = {name: usage_of(pid) for name, pid in self._pids.items()}
         report = LoadReport.of(verified, self._options, collected, ending, peaks, self._clock.seconds)
-        return Finding(report, collected.timeline)
+        return LoadOutcome(report, collected.timeline)
 
     async def _seal(self, verified: VerifiedRound) -> None:
         if corpora.exists(self._corpus):
@@ -235,7 +235,7 @@ class Users:
         unanswered: calls without an answer, by what gRPC said.
     """
 
-    def __init__(self, connections: Connections, corpus: Corpus, users: int, backoff: Backoff) -> None:
+    def __init__(self, connections: EntryConnections, corpus: Corpus, users: int, backoff: Backoff) -> None:
         self.calls = np.zeros(users, dtype=np.int64)
         self.unanswered: Counter[str] = Counter()
         self._connections = connections

@@ -25,6 +25,7 @@ from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_core.vocabulary import Role
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
 from shuffledp_sim.system.child import PARENT
 from shuffledp_sim.system.ports import Ports
@@ -39,7 +40,7 @@ _POPULATION: Final = "demo"
 
 
 @dataclass(frozen=True)
-class Budget:
+class LocalBudget:
     """The privacy budget that the local accountant keeps for the population."""
 
     epsilon: float
@@ -125,7 +126,7 @@ class LocalSystem:
         folder: Path,
         *,
         nodes: int,
-        budget: Budget,
+        budget: LocalBudget,
         broker: bool = True,
         settings: Mapping[str, Mapping[str, float | str]] | None = None,
         metrics: bool = False,
@@ -182,7 +183,7 @@ class LocalSystem:
             f'listen = "{party.address}"',
             f'state = "state/{name}"',
             *([f'metrics = "{self.metrics[name]}"'] if name in self.metrics else []),
-            *(['withdrawals = "keys/withdrawals"'] if party.role == "node" else []),
+            *(['withdrawals = "keys/withdrawals"'] if party.role == Role.NODE else []),
             *(f"{key} = {value!r}" for key, value in self._settings.get(party.role, {}).items()),
         ]
         if self.broker is not None and name != ACCOUNTANT:

@@ -229,7 +229,7 @@ def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
 
 def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
     """Findings of the in-process attacks with and without one check, and with every bit of an onion flipped."""
-    runs: list[tuple[str, bool, Callable[[], unguarded.Trace]]] = [
+    runs: list[tuple[str, bool, Callable[[], unguarded.Pointing]]] = [
         ("copy, where nodes do not look for repeated onions", False, lambda: unguarded.copied(trials, guarded=False)),
         ("copy, the same rounds with that check", True, lambda: unguarded.copied(trials, guarded=True)),
         ("mark, where layers are encrypted but not authenticated", False, lambda: unguarded.marked(trials)),
@@ -244,13 +244,13 @@ def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]
     return findings
 
 
-def _flipped(suite: str, trace: unguarded.Trace) -> Finding:
+def _flipped(suite: str, trace: unguarded.Pointing) -> Finding:
     claim, share = Claim("authenticated encryption", 0.0), trace.found / trace.trials
     quantity = "opened, as a share of the onions with one flipped bit"
     return _count(f"mark, every bit under {suite}", quantity, claim, share, trace.trials, defended=True)
 
 
-def _sampled(scenario: str, trace: unguarded.Trace, confidence: float, *, defended: bool) -> Finding:
+def _sampled(scenario: str, trace: unguarded.Pointing, confidence: float, *, defended: bool) -> Finding:
     claim = Claim("pointing at any message of the round: the victim has as many as everybody", 1 / unguarded.USERS)
     counted, quantity = (trace.found, trace.trials), "traced, as a share of the rounds"
     return share_finding(scenario, counted, claim, confidence, defended=defended, quantity=quantity)

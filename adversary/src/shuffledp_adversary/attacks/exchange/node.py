@@ -17,8 +17,8 @@ from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.node import MixNode, Parts
-from shuffledp_shuffler.work import Work
+from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.work import RoundPipeline
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class TamperingWork(Work):
+class TamperingWork(RoundPipeline):
     """Mixes as a node does, then tampers. `earlier` keeps one record of every round, by position, to replay it."""
 
     orders: Orders
     earlier: dict[int, bytes] = field(default_factory=dict)
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
-        """See `Work.mixed`; the header counts and commits to what is really sent."""
+        """See `RoundPipeline.mixed`; the header counts and commits to what is really sent."""
         header = await super().mixed(live)
         pool = self._pool_of(live)
         self.earlier[pool.position] = pool.victim[0]
@@ -114,7 +114,7 @@ class TamperingWork(Work):
 class LyingNode(MixNode):
     """A node that lies about submissions and their number, as its order requires."""
 
-    def __init__(self, parts: Parts, orders: Orders) -> None:
+    def __init__(self, parts: NodeServices, orders: Orders) -> None:
         super().__init__(parts)
         self._orders = orders
 
@@ -148,10 +148,10 @@ def _enrolling(roster: Roster, key: bytes) -> Roster:
     return msgspec.structs.replace(roster, populations=(population,))
 
 
-def corrupted(orders: Orders) -> Callable[[Parts], MixNode]:
+def corrupted(orders: Orders) -> Callable[[NodeServices], MixNode]:
     """A function that makes a malicious node of an honest node's parts."""
 
-    def node_of(parts: Parts) -> MixNode:
+    def node_of(parts: NodeServices) -> MixNode:
         work = TamperingWork(parts.work.identity, parts.work.pool, parts.work.relay, parts.work.metrics, None, orders)
         return LyingNode(replace(parts, work=work), orders)
 

@@ -25,10 +25,11 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
+from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, issue_credentials
 from shuffledp_ops.rounds.running import OpenedRound, StageClock, control_of, follow_round, open_round
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, analyst_pb2
-from shuffledp_sim.system.processes import Budget, LocalSystem
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.fleet import ANY_ROUND
 
 USERS: Final = 12
@@ -124,7 +125,7 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
     system = LocalSystem(
         folder,
         nodes=3,
-        budget=Budget(1e9, 0.5),
+        budget=LocalBudget(1e9, 0.5),
         broker=False,
         programs={MALICIOUS: ["shuffledp_adversary.attacks.exchange.process", "--orders", str(orders.folder)]},
     )
@@ -203,7 +204,7 @@ class TamperedRound:
 
     async def board(self, result: Result) -> bytes:
         """The published board; empty when there is none."""
-        if result.outcome != "published":
+        if result.outcome != Outcome.PUBLISHED:
             return b""
         async with AnalystReader.of(self.keys, self.roster) as analyst:
             return await analyst.board(self.round_id, result.messages * self.verified.geometry.plain_bytes)
@@ -229,7 +230,7 @@ async def observe(system: LocalSystem, orders: Orders, tampering: str | None, po
     past = NO_PAST
     if tampering == "replay":  # there must be something to replay
         earlier, signed = await _played(system, position)
-        board = await earlier.board(verify_from(earlier.roster.the(ANALYST), signed, Result))
+        board = await earlier.board(verify_from(earlier.roster.analyst, signed, Result))
         past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
     orders.give(tampering)
     tampered, signed = await _played(system, position)
@@ -268,8 +269,8 @@ async def judge(
 
     The adversary has identified messages when all that it suspects are the victim's.
     """
-    result = verify_from(tampered.roster.the(ANALYST), signed, Result)
-    published, board = result.outcome == "published", await tampered.board(result)
+    result = verify_from(tampered.roster.analyst, signed, Result)
+    published, board = result.outcome == Outcome.PUBLISHED, await tampered.board(result)
     users = range(len(tampered.honest)) if published else ()
     complaints = [tampered.complaint(signed, board, user) for user in users]
     missed = [error for error in complaints if error is not None]
@@ -295,7 +296,7 @@ async def judge(
 async def charge_of(system: LocalSystem, round_id: str) -> str:
     """State of the round's charge: reserved, settled or released."""
     roster = system.deployment.roster
-    keys, accountant = system.deployment.keys_of(OPERATOR), roster.the(ACCOUNTANT)
+    keys, accountant = system.deployment.keys_of(OPERATOR), roster.accountant
     request = accountant_pb2.GetBudgetRequest(population=system.population)
     async with channel_to(accountant, keys, roster) as channel, translated(ACCOUNTANT):
         budget = await accountant_pb2_grpc.AccountantStub(channel).GetBudget(request)

@@ -38,7 +38,7 @@ Route = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
-class Trace:
+class Pointing:
     """Trials of an attack, and number in which the adversary pointed at a message of the victim and was right."""
 
     found: int
@@ -47,7 +47,7 @@ class Trace:
     """Onions that a node dropped because they stood in its batch already."""
 
 
-def copied(trials: int, *, guarded: bool) -> Trace:
+def copied(trials: int, *, guarded: bool) -> Pointing:
     """Attack of an entry node that repeats an onion of the victim; `guarded`: later nodes drop repeated onions.
 
     The adversary points at the message that stands on the board most often.
@@ -63,7 +63,7 @@ def copied(trials: int, *, guarded: bool) -> Trace:
         dropped += len(sent_on) - len(board)
         suspect, times = Counter(board).most_common(1)[0]
         found += times == COPIES and suspect in sent[:MESSAGES]
-    return Trace(found, trials, dropped)
+    return Pointing(found, trials, dropped)
 
 
 def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool:
@@ -89,7 +89,7 @@ def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: b
     return records
 
 
-def marked(trials: int) -> Trace:
+def marked(trials: int) -> Pointing:
     """Attack of an entry node that marks an onion whose layers are encrypted, but not authenticated.
 
     A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the adversary flips
@@ -107,7 +107,7 @@ def marked(trials: int) -> Trace:
             records = _permuted([_bare_open(key, record) for record in records])
         suspects = [record for record in records if record[0] & 0x80]
         found += len(suspects) == 1 and bytes([suspects[0][0] ^ 0x80]) + suspects[0][1:] == sent[0]
-    return Trace(found, trials)
+    return Pointing(found, trials)
 
 
 _KEY_BYTES: Final = 32
@@ -132,7 +132,7 @@ def _stream(shared: bytes, data: bytes) -> bytes:
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(data)
 
 
-def flipped(suite: Suite) -> Trace:
+def flipped(suite: Suite) -> Pointing:
     """Attack that flips every single bit of an onion: `found` counts the changed onions that still open.
 
     Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that the curve ignores.
@@ -142,7 +142,7 @@ def flipped(suite: Suite) -> Trace:
     onion = suite.sealer(public, info)(_plain())
     opens = suite.opener(private, info)
     bits = range(8 * len(onion))
-    return Trace(sum(_opens(opens, _flip(onion, bit)) for bit in bits), len(bits))
+    return Pointing(sum(_opens(opens, _flip(onion, bit)) for bit in bits), len(bits))
 
 
 def _flip(onion: bytes, bit: int) -> bytes:
