@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def test_nobody_asks_which_mechanism_it_is() -> None:
     assert len(files) > 200
     found = [f"{file.relative_to(ROOT)}:{line}" for file in files for line in told_apart(file.read_text())]
     assert not found, f"ask the spec's class instead, or register a function for it: {', '.join(found)}"
+
+
+def test_tables_of_mechanisms_in_the_docs_name_all_of_ours() -> None:
+    ours = {kind for kind, spec in MECHANISMS.items() if spec.__module__.startswith("shuffledp_core.")}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for table in re.findall(r"^\| mechanism \|.*\n(?:\|.*\n)+", page.read_text(), re.MULTILINE):
+            cells = "".join(line.split("|")[1] for line in table.splitlines()[2:])
+            assert set(re.findall(r"`([a-z-]+)`", cells)) == ours, page
 
 
 @pytest.mark.parametrize("spec", MECHANISMS.values(), ids=MECHANISMS)

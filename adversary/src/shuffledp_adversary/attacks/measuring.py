@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from shuffledp_adversary.attacks.findings import Claim, Finding
 from shuffledp_adversary.evidence import EpsilonBound, clopper_pearson
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import Spec
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
 FEWEST_TRIALS: Final = 20
 """Fewest trials: below it no interval says anything."""
 
-Spec = TypeVar("Spec", KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle)
+SpecT = TypeVar("SpecT", bound=Spec)
 
 
 def check_trials(trials: int, confidence: float, fewest: int = FEWEST_TRIALS) -> None:
@@ -28,7 +28,7 @@ def check_trials(trials: int, confidence: float, fewest: int = FEWEST_TRIALS) ->
         raise UsageError(f"confidence must be above 0 and below 1, not {confidence}")
 
 
-def calibrated(kind: type[Spec], target: Target) -> Spec:
+def calibrated(kind: type[SpecT], target: Target) -> SpecT:
     """The accountant's mechanism of this kind for the target. Raises as `calibrate`."""
     spec = calibrate(kind.kind, target)
     if not isinstance(spec, kind):

@@ -205,6 +205,13 @@ class UnarySpec(Spec, frozen=True, kw_only=True):
             raise ValueError(f"the number of ones must be from 0 to {self.messages_per_user}")
         return [1] * answer + [0] * (self.messages_per_user - answer)
 
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Zeros and ones, shape (rounds, 2), without writing them out."""
+        import numpy as np
+
+        ones = answers.sum(axis=1)
+        return np.stack([answers.shape[1] * self.messages_per_user - ones, ones], axis=1)
+
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum, shape (1,)."""
         import numpy as np

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, sum_of_bits
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
@@ -22,7 +22,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
     kind: ClassVar[str] = "rr-shuffle"
     summary: ClassVar[str] = "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
-    randomise: Fraction
+    randomise: Annotated[Fraction, "p, the chance that a bit is replaced by a fair coin."]
 
     def __post_init__(self) -> None:
         check_whole("max_value", self.max_value, 1)

@@ -20,14 +20,13 @@ from shuffledp.commands.options import (
     MaxValue,
     NoiseEpsilon,
     Padding,
-    Randomise,
     Scenario,
     Shares,
     Symbols,
     decimal,
     whole,
 )
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, Spec
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, SGDLShuffle, Spec
 
 if TYPE_CHECKING:
     from shuffledp.commands.questions import Question
@@ -38,12 +37,6 @@ def _krr_histogram(scenario: Scenario, *, symbols: Symbols, epsilon0: Epsilon0) 
 
     spec, notes = questions.krr_histogram(symbols, epsilon0)
     return questions.question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
-
-
-def _rr_shuffle(scenario: Scenario, *, max_value: MaxValue, randomise: Randomise) -> Question:
-    from shuffledp.commands import questions
-
-    return questions.question(questions.rr_shuffle(max_value, randomise), scenario)
 
 
 def _geo_shuffle(
@@ -69,10 +62,10 @@ def _sgdl_shuffle(
 
 _OWN: Final[dict[str, Callable[..., Question]]] = {
     KRRHistogram.kind: _krr_histogram,
-    RRShuffle.kind: _rr_shuffle,
     GeoShuffle.kind: _geo_shuffle,
     SGDLShuffle.kind: _sgdl_shuffle,
 }
+"""Those that are asked about by something else than their fields, or choose some of these themselves."""
 
 _WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: values are 0..k."}
 """Help for the fields that specs inherit; a field of its own is annotated with its words."""
