@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from shuffledp_core.installed import offered
 
 if TYPE_CHECKING:
     from functools import _SingleDispatchCallable
@@ -37,7 +38,7 @@ class _Registry:
             self._begun = True
             for name in _OURS:
                 import_module(f"shuffledp_privacy.{name}")
-            for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+            for point in sorted(offered(GROUP), key=lambda point: point.name):
                 point.load()()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from shuffledp.commands.app import advise, calibrate, certify_app, compose, simulate, verify
 from shuffledp.interruption import unwinding
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
+from shuffledp_core.installed import offered
 from shuffledp_core.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
@@ -82,7 +83,7 @@ def _options(
 
 def _add_installed() -> None:
     """Adds the commands of installed packages, and in place of those that are not a word on how to get them."""
-    found = {point.name: point for point in entry_points(group="shuffledp.commands")}
+    found = {point.name: point for point in offered("shuffledp.commands")}
     for name in sorted(found):
         app.add_typer(found[name].load())
     for extra, names in EXTRAS.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ Row = tuple[str, str, str]
 
 def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> str:
     """A small table for `_repr_html_`: no scripts, no styles of its own but alignment; every text is escaped."""
+    from html import escape  # here: commands would wait for its table of entities
+
     body = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:right'>{escape(value)}</td>"
         f"<td style='text-align:left'>{escape(remark)}</td></tr>"

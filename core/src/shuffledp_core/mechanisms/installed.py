@@ -7,9 +7,10 @@ and what that imports, but nothing that asks for `MECHANISMS`: it would ask for 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Final, TypeAlias, Union
 
+from shuffledp_core.installed import offered
 from shuffledp_core.mechanisms.base import Spec
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.krr import KRRHistogram
@@ -40,7 +41,7 @@ def _with_installed(ours: Iterable[type[Spec]], points: Iterable[EntryPoint]) ->
 
 
 MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
-    (KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle), entry_points(group=GROUP)
+    (KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle), offered(GROUP)
 )
 """Every spec by its name on command lines and on the wire: ours first, then others, by their entry points' names."""
 

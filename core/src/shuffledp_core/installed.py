@@ -1,0 +1,18 @@
+"""What installed packages offer by entry points, read once: each look goes through the metadata of all of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
+from typing import Any
+
+
+def offered(group: str) -> EntryPoints:
+    """The entry points of a group, of every package that was installed when the first group was asked for."""
+    found: EntryPoints = _everything().select(group=group)
+    return found
+
+
+@cache
+def _everything() -> Any:  # of EntryPoints, or up to Python 3.11 of what selects from them
+    return entry_points()
