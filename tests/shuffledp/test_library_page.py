@@ -1,4 +1,4 @@
-"""docs/library.md: its code runs, block after block, as a reader would run it."""
+"""docs/library.md and the README: their code runs, block after block, as a reader would run it."""
 
 from __future__ import annotations
 
@@ -53,3 +53,11 @@ def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pyt
     assert told["year"].certified < 52 * told["bounds"].certified
     assert abs(sum(told["errors"]) / len(told["errors"])) <= told["answer"].standard_error  # ten of its own
     assert told["checked"].certificate.stage == CertificateStage.FINAL
+
+
+def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(compile(block, "README.md", "exec"), told)  # noqa: S102 - the page is ours
+    assert told["bounds"].attained <= told["bounds"].certified <= 1
+    assert len(capsys.readouterr().out.splitlines()) == 2

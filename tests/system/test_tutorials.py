@@ -13,8 +13,8 @@ def test_the_first_round(tmp_path: Path) -> None:
 
 
 def test_the_first_certificate(tmp_path: Path) -> None:
-    assert type_page("tutorials/first-certificate.md", tmp_path).boxes == 5
-    assert not list(tmp_path.iterdir())
+    assert type_page("tutorials/first-certificate.md", tmp_path).boxes == 6
+    assert {file.name for file in tmp_path.iterdir()} == {"monthly.json", "once.json"}
 
 
 def test_the_first_attack(tmp_path: Path) -> None:
