@@ -93,7 +93,7 @@ import numpy as np
 from fractions import Fraction
 from itertools import combinations
 from collections import Counter
-from shuffledp_adversary.attacks.installed import attacks_by_name
+from shuffledp_adversary.attacks.installed import attack_named, summaries
 from shuffledp_adversary.tracing.likelihood import log_likelihood
 spec = MECHANISMS["subset-selection"](symbols=5, subset=2, blanket=Fraction(1, 3))
 sets = np.array([sum(1 << one for one in chosen) for chosen in combinations(range(5), 2)])
@@ -104,7 +104,7 @@ named = held.T @ law  # chance that a symbol is named, by symbol and value
 assert np.allclose(named, float(spec.other) + float(spec.slope) * np.eye(5))
 assert np.isclose(np.log(law.max() / law.min()), spec.epsilon0)
 assert all(sum(spec.weigh(np.array(spec.encode(int(one))))) == one for one in sets)
-assert "bare" in attacks_by_name()
+assert attack_named("bare").summary == summaries()["bare"]
 """
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from shuffledp.commands.options import Format, NamedCommands, OutputFormat
+from shuffledp_adversary.attacks.installed import attack_named, summaries
 
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.attack import Attack
@@ -19,21 +23,40 @@ Plot = Annotated[Path | None, typer.Option("--plot", help="Also draw the curve i
 class InstalledAttacks(NamedCommands):
     """The commands that are written here, and one for each attack."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """See `click.Group.list_commands`. Imports all attacks."""
-        from shuffledp_adversary.attacks.installed import attacks_by_name
+    _listed: Mapping[str, str] | None = None
+    """Summaries by name while the commands are only listed, which needs none of their code."""
 
-        return [*super().list_commands(ctx), *attacks_by_name()]
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See `click.Group.list_commands`."""
+        return [*super().list_commands(ctx), *(summaries() if self._listed is None else self._listed)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See `click.Group.get_command`. Imports one attack."""
-        from shuffledp_adversary.attacks.installed import attack_named
-
+        """See `click.Group.get_command`. Imports the attack, unless it is only listed."""
         written = super().get_command(ctx, cmd_name)
         if written is not None:
             return written
+        if self._listed is not None:
+            return TyperCommand(cmd_name, help=self._listed[cmd_name])
         attack = attack_named(cmd_name)
         return None if attack is None else _command(attack)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See `click.Group.format_help`."""
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """See `click.Group.shell_complete`."""
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._listed = summaries()
+        try:
+            yield
+        finally:
+            self._listed = None
 
 
 attack_app = typer.Typer(
@@ -45,13 +68,12 @@ attack_app = typer.Typer(
 def list_attacks(output: Format = OutputFormat.TEXT) -> None:
     """Every attack with what it does."""
     from shuffledp.commands.respond import print_json
-    from shuffledp_adversary.attacks.installed import attacks_by_name
 
-    summaries = {name: attack.summary for name, attack in attacks_by_name().items()}
+    found = summaries()
     if output is OutputFormat.JSON:
-        print_json(summaries)
+        print_json(found)
         return
-    for name, summary in summaries.items():
+    for name, summary in found.items():
         typer.echo(f"{name:<10} {summary}")
 
 

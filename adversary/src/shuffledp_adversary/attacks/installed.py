@@ -1,54 +1,89 @@
 """Every attack that is installed: ours, each found by its module, and those that other packages name by entry points.
 
-Attacks import much, so that one is looked for by its name first; all are imported only to be listed.
+Attacks import much. So one is looked for by its name alone, and all are listed by what their sources say.
 """
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shuffledp_adversary import attacks
-from shuffledp_adversary.attacks.attack import Attack
+
+if TYPE_CHECKING:
+    from shuffledp_adversary.attacks.attack import Attack
 
 GROUP: Final = "shuffledp.attacks"
 """Of entry points, each of which has the name of the attack and names its `Attack`."""
 
+ATTRIBUTE: Final = "ATTACK"
+
 
 def attack_named(name: str) -> Attack | None:
-    """The attack of this name; None where there is none."""
-    if name.isidentifier() and (found := _ours(name)) is not None:
-        return found
+    """The attack of this name, ours before others; None where there is none."""
+    module = _our_module(name)
+    if module is not None:
+        return _checked(name, getattr(import_module(module), ATTRIBUTE))
     points = entry_points(group=GROUP, name=name)
     return _checked(name, next(iter(points)).load()) if points else None
 
 
-def attacks_by_name() -> dict[str, Attack]:
-    """All of them, by name; ours hide others of the same name."""
-    names = [module.name for module in iter_modules(attacks.__path__)]
-    ours = {attack.name: attack for attack in map(_ours, names) if attack is not None}
-    others = {point.name: _checked(point.name, point.load()) for point in entry_points(group=GROUP)}
-    return dict(sorted((others | ours).items()))
+def summaries() -> dict[str, str]:
+    """What each attack does, by its name; read from the sources where they say it in plain words."""
+    names = [module.name for module in iter_modules(attacks.__path__) if _our_module(module.name) is not None]
+    found = {point.name: _summary(point.name, find_spec(point.module)) for point in entry_points(group=GROUP)}
+    found |= {name: _summary(name, _spec_of(name)) for name in names}
+    return dict(sorted(found.items()))
 
 
-def _ours(name: str) -> Attack | None:
-    """What `attacks/NAME.py` or `attacks/NAME/attack.py` says of itself."""
-    for module in (name, f"{name}.attack"):
-        path = f"{attacks.__name__}.{module}"
-        try:
-            there = find_spec(path) is not None
-        except ModuleNotFoundError:  # `name` is no package
-            continue
-        found = getattr(import_module(path), "ATTACK", None) if there else None
-        if found is not None:
-            return _checked(name, found)
+def _our_module(name: str) -> str | None:
+    """`attacks/NAME.py` or `attacks/NAME/attack.py`, if it has an `ATTACK`."""
+    spec = _spec_of(name)
+    return None if spec is None or _definition(spec) is None else spec.name
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Where the attack would be; unlike `find_spec` with a dotted name this imports nothing."""
+    found = PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__) if name.isidentifier() else None
+    if found is None or found.submodule_search_locations is None:
+        return found
+    return PathFinder.find_spec(f"{found.name}.attack", found.submodule_search_locations)
+
+
+def _definition(spec: ModuleSpec | None) -> ast.expr | None:
+    """What a module's source assigns to `ATTACK`."""
+    if spec is None or spec.origin is None:
+        return None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    for node in ast.parse(source).body if f"\n{ATTRIBUTE}" in source else ():
+        match node:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id=name)], value=value)
+            ) if name == ATTRIBUTE:
+                return value
     return None
 
 
+def _summary(name: str, spec: ModuleSpec | None) -> str:
+    match _definition(spec):
+        case ast.Call(keywords=keywords):
+            for keyword in keywords:
+                if keyword.arg == "summary" and isinstance(keyword.value, ast.Constant):
+                    return str(keyword.value.value)
+    attack = attack_named(name)
+    return "" if attack is None else attack.summary
+
+
 def _checked(name: str, found: object) -> Attack:
+    from shuffledp_adversary.attacks.attack import Attack
+
     if not isinstance(found, Attack) or found.name != name:
         raise TypeError(f"what is named as attack {name!r} must be an Attack of that name, not {found!r}")
     return found
