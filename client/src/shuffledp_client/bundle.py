@@ -45,7 +45,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.version != _VERSION:
             raise ValueError(f"version {self.version} is not understood; this software speaks version {_VERSION}")
         if not _NAME.fullmatch(self.name) or not _ROOT_KEY.fullmatch(self.root_key):
-            raise ValueError("its name or root key is none")
+            raise ValueError("its name or its root key is not a valid one")
 
     def __repr__(self) -> str:
         return f"<Bundle of {self.name}>"
@@ -90,7 +90,7 @@ def read_bundle(path: Path) -> Bundle:
     try:
         return from_json(data, Bundle)
     except MalformedDocumentError as error:
-        raise ConfigError(f"{path} is no bundle of a device: {error}") from None  # what is in it stays out of logs
+        raise ConfigError(f"{path} is not a device's bundle: {error}") from None  # what is in it stays out of logs
 
 
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:

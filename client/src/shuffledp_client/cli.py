@@ -102,12 +102,12 @@ def import_(
         typer.echo(f"{bundle.name} has roster {roster.serial} of {roster.deployment} and its TLS pair now.")
         return
     config, roster = install(bundle, folder)
-    typer.echo(f"{bundle.name} is a device of {roster.deployment}. Compare the root key with that of who runs it:")
+    typer.echo(f"{bundle.name} is a device of {roster.deployment}. Compare its root key with a trusted copy:")
     typer.echo(config.root_key)
     typer.echo(f"Its policy, yours to change in {folder / CONFIG}:")
     for name in config.policy.__struct_fields__:
         typer.echo(f"  {name} = {getattr(config.policy, name)}")
-    typer.echo(f"The bundle is a secret and no more needed: erase {file}.")
+    typer.echo(f"The bundle is a secret and no longer needed: erase {file}.")
 
 
 @app.command()

@@ -143,7 +143,7 @@ def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
     _check_reproducible(geometry)
     width = geometry.symbol_bytes
     if len(evidence.seed) != SEED_BYTES or len(evidence.symbols) != width * geometry.messages_per_user:
-        raise EvidenceError("seed or symbols have not the lengths of this round")
+        raise EvidenceError("seed or symbols do not have this round's lengths")
     symbols = (evidence.symbols[start : start + width] for start in range(0, len(evidence.symbols), width))
     if any(int.from_bytes(symbol, "big") >= alphabet for symbol in symbols):
         raise EvidenceError("a symbol is outside the round's alphabet: no honest client sends it, nobody counts it")

@@ -54,5 +54,5 @@ def explain(error: OSError) -> str:
     """Description of an error of the operating system, with the file it is about."""
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, BrokenPipeError):
-        return "whoever read the output has gone"
+        return "the reader of the output has gone"
     return reason if error.filename is None else f"{error.filename}: {reason}"

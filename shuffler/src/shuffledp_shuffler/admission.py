@@ -68,7 +68,7 @@ class Admission:
         self._look(population)
         if credential_id(credential) in self._lists[population.name].credentials:
             return WithdrawnCredentialError(
-                f"the credential was withdrawn by who enrols users of {population.name!r}; ask there"
+                f"the credential was withdrawn by those who enrol users of {population.name!r}; ask there"
             )
         return None
 

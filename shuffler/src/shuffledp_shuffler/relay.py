@@ -100,7 +100,7 @@ class Relay:
                 async with translated(target.name):
                     await self._stream(batch_pb2_grpc.BatchSinkStub(channel), header, path, progress)
             except TimeoutError as error:
-                raise UnreachableError(f"{target.name} stood still for {self.patience:g} s") from error
+                raise UnreachableError(f"{target.name} took nothing for {self.patience:g} s") from error
 
     async def _stream(
         self, stub: batch_pb2_grpc.BatchSinkAsyncStub, header: Signed, path: Path, progress: Callable[[int], None]

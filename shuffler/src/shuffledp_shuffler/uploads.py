@@ -60,7 +60,7 @@ class Uploads:
         key = (round_id, credential)
         turn = self._turns.setdefault(key, _Turn())
         if turn.calls >= REPEATS:
-            raise BusyError("this credential has calls enough under way here; wait for one of them")
+            raise BusyError("this credential has too many calls under way here; wait for one of them")
         repeated = turn.calls > 0
         turn.calls += 1
         try:
@@ -118,7 +118,7 @@ class Uploads:
             raise InvalidSubmissionError(f"the envelope must have {total} bytes: {error}") from error
         except TimeoutError as error:
             raise BusyError(
-                f"{offsets.received} of {total} bytes of the envelope did arrive, too slowly: it may take "
+                f"{offsets.received} of {total} bytes of the envelope arrived, too slowly: it may take "
                 f"{self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a second; send it again"
             ) from error
         return bytes(envelope)

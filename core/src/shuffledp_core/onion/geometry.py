@@ -20,7 +20,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Hops, messages per user and symbol width of a round, which fix all its lengths.
 
     No length depends on a value: a number of messages or a symbol's width that did would tell every observer on the
-    wire what the noise is to hide.
+    wire what the noise is meant to hide.
 
     The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner onions; hops
     2..L receive one onion per message. docs/protocol.md, section "Onions".

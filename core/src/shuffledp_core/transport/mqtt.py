@@ -122,7 +122,7 @@ class Connection:
             await asyncio.wait({said, happened}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if said.done():
                 with _broker_at_fault(self._broker):
-                    raise ConnectionError("it spoke unasked" if said.result() else "it closed the connection")
+                    raise ConnectionError("it sent something unasked" if said.result() else "it closed the connection")
         finally:
             for task in (said, happened):
                 task.cancel()
@@ -233,4 +233,4 @@ def _broker_at_fault(broker: BrokerConfig) -> Iterator[None]:
     except TimeoutError as error:
         raise BrokerError(f"the broker at {broker.host}:{broker.port} does not answer") from error
     except (OSError, EOFError, UnicodeError) as error:
-        raise BrokerError(f"the broker at {broker.host}:{broker.port} is of no use: {error}") from error
+        raise BrokerError(f"the broker at {broker.host}:{broker.port} cannot be used: {error}") from error

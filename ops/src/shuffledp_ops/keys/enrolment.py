@@ -195,7 +195,7 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
         ConfigError: the enrolment key is not here, or the present list is damaged.
     """
     if not who:
-        raise UsageError("name whom to withdraw: clients of this folder, or credentials in hex")
+        raise UsageError("name the clients of this folder to withdraw, or their credentials in hex")
     where = sole_population(deployment, population)
     key = enrolment_of(deployment, where)
     file = deployment.folder / "withdrawals" / f"{where}.json"
