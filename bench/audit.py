@@ -52,7 +52,7 @@ def compare(name: str, asked: Question, pool: ProcessPoolExecutor) -> None:
     """Prints trials a second of numpy, of the client's sampler, and of the whole audit, and the ratios."""
     spec = spec_of(asked)
     datasets = neighbours_of(asked, Effort(TRIALS), USERS).datasets
-    pieces = [(partial(_bare, spec, one), PIECE) for one in datasets for _ in range(BARE_TRIALS // PIECE)]
+    pieces = [(partial(_bare, spec, dataset), PIECE) for dataset in datasets for _ in range(BARE_TRIALS // PIECE)]
     run_chunks(pool, pieces, None)  # warm
     turns = [
         (

@@ -81,7 +81,7 @@ async def memory() -> None:
 
 def _peak(system: LocalSystem, name: str) -> int:
     pid = system.processes[name].pid
-    return sum(peak_resident(one) for one in [pid, *children_of(pid)])
+    return sum(peak_resident(process) for process in [pid, *children_of(pid)])
 
 
 def run() -> None:

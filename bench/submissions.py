@@ -105,8 +105,8 @@ async def compare() -> None:
                 loop.run_in_executor(pool, seal_users, verified, users)
                 for users in enrolled_users(system, verified, values)
             ]
-            prepared = [one for piece in await asyncio.gather(*pieces) for one in piece]
-            requests = [_requests(one) for one in prepared]
+            prepared = [submission for piece in await asyncio.gather(*pieces) for submission in piece]
+            requests = [_requests(submission) for submission in prepared]
             entry = verified.entry
             node = await _connected(stack, system, entry, system.processes[entry.name].pid)
             receipts = await node.turn(requests[:USERS])

@@ -55,7 +55,7 @@ def _options() -> argparse.Namespace:
 
 
 async def soak(minutes: float, attacks: Sequence[str]) -> bool:
-    """Whether the system stood it; prints what it cost."""
+    """True if the system withstood the siege; prints the cost."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
         programs = {HOSTILE_NODE: ["bench.soak.hostile_node"]} if NODE in attacks else {}
         if BROKER in attacks:

@@ -1,4 +1,4 @@
-"""What is done to the system, in waves: each attack is one function that ends, and is begun again.
+"""Attacks on the system, in waves: each is one function that ends, and is begun again.
 
 `python -m bench.soak.attacks FOLDER NAME...` plays them on the system in the folder until it is ended, in a process of
 its own: the honest devices must not suffer from what it costs to attack. It prints the name of each wave.
@@ -24,7 +24,7 @@ from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.users.fleet import DeployedSystem
 
 HOLD_SECONDS: Final = 12.0
-"""How long an attack holds what it got: longer than the services' patience."""
+"""Seconds for which an attack holds what it got: longer than the services' patience."""
 
 BOARD_BYTES: Final = 4 * 2**20
 

@@ -1,4 +1,4 @@
-"""What the siege cost: memory and descriptors of every process, and what became of the honest devices."""
+"""Cost of the siege: memory and descriptors of every process, and the fate of the honest devices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Watch:
     def _look(self, name: str, pid: int) -> None:
         self._descriptors[name] = max(self._descriptors[name], sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
         family = [pid, *children_of(pid)]
-        self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(one) for one in family))
+        self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(pid) for pid in family))
 
     def took(self, report: LoadReport, seconds: float) -> None:
         """An honest round that came to its end."""
@@ -80,9 +80,9 @@ class Watch:
             if bound and peak > bound:
                 over.add(name)
             print(f"  {name:<18} {peak / 2**20:>12,.0f} {bound / 2**20:>17,.0f} {self._descriptors[name]:>13,}")
-        offered = sum(one.offered for one in self._rounds)
-        accepted = sum(one.accepted for one in self._rounds)
-        lost = sum(one.lost or 0 for one in self._rounds)
+        offered = sum(round_.offered for round_ in self._rounds)
+        accepted = sum(round_.accepted for round_ in self._rounds)
+        lost = sum(round_.lost or 0 for round_ in self._rounds)
         print(f"  {len(self._rounds)} rounds, {offered:,} honest submissions, {accepted:,} accepted, {lost} lost")
         for text, names in (("died", self._dead), ("above its container's memory", over)):
             print(f"  {text}: {', '.join(sorted(names)) or 'nobody'}")

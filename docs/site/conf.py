@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of docs/: `make docs`, with warnings as errors, and nothing from outside."""
+"""Sphinx configuration of the site of docs/: `make docs`, with warnings as errors, and nothing from outside."""
 
 import sys
 from importlib.metadata import version as version_of

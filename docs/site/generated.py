@@ -1,4 +1,4 @@
-"""What the site shows and no page can say by hand: commands, documents, errors, the library, pictures.
+"""Generated parts of the site: commands, documents, errors, the library, pictures.
 
 A page asks for it by a comment in a line of its own, `<!-- generated: commands -->`, which a reader of the plain file
 does not see. Each is made from the running code at every build, so none can be out of date.
@@ -29,7 +29,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "three models": pictures.three_models,
     "crowd": pictures.crowd,
 }
-"""What can be asked for; each gives Markdown."""
+"""The generated parts by name; each gives Markdown."""
 
 _PLACE: Final = re.compile(r"^<!-- generated: (.+) -->$", flags=re.MULTILINE)
 _ANCHOR: Final = re.compile(r'^<a id="([\w-]+)"></a>', flags=re.MULTILINE)

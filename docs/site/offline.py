@@ -22,7 +22,7 @@ _LOADING: Final = {
     "use",
     "video",
 }
-"""What a browser fetches by itself; a link that a reader follows is not among it."""
+"""References that a browser fetches by itself; links that a reader follows are not among them."""
 
 _ELSEWHERE: Final = re.compile(r"\s*(https?:)?//", flags=re.IGNORECASE)
 _IN_STYLE: Final = re.compile(r"""(?:url\(\s*|@import\s+)["']?(?:https?:)?//""", flags=re.IGNORECASE)

@@ -24,7 +24,7 @@ CROWDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
 """Numbers of users, evenly spread on a logarithmic scale."""
 
 _TEXT: Final = "#010203"
-"""What is drawn in this colour, which nothing else has, becomes the colour of the page's text."""
+"""Placeholder colour, used by nothing else, that becomes the colour of the page's text."""
 
 _LOCAL, _SHUFFLE, _CENTRAL = "#e07a1f", "#2a8fc9", "#5d9e5d"
 """Readable on white as on black, and told apart by people who see red and green alike."""
@@ -52,7 +52,7 @@ def three_models() -> str:
 
 
 def crowd() -> str:
-    """What shuffling makes of reports with ε0 = 1 each, against the number of users."""
+    """Plot of ε after shuffling reports with ε0 = 1 each, against the number of users."""
     answers = [_asked("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}") for n in CROWDS]
     with mpl.rc_context(_STYLE):
         figure, axes = _empty("ε")
@@ -62,7 +62,7 @@ def crowd() -> str:
 
 
 def _asked(*words: str) -> dict[str, Any]:
-    """What the command prints as JSON: the picture shows what a reader gets who types it."""
+    """JSON output of the command: the picture shows what a reader gets who types it."""
     said = CliRunner().invoke(app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False)
     answer: dict[str, Any] = json.loads(said.stdout)
     return answer

@@ -157,7 +157,7 @@ class Records:
 
     def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
         """Keeps the discards signed so far. An overlong one is left out: all travel beside the result."""
-        short = [one for one in discards if len(one.to_bytes()) <= MAX_DISCARD_BYTES]
+        short = [discard for discard in discards if len(discard.to_bytes()) <= MAX_DISCARD_BYTES]
         write_atomic(self._path(round_id) / "discards.json", msgspec.json.encode(short))
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:

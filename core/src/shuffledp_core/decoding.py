@@ -94,7 +94,7 @@ def _symbols(columns: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 
 def _shared(tags: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which rows occur more than once; exact for every input.
+    """Mask of the rows that occur more than once; exact for every input.
 
     Halves are sorted first, and only rows whose first half repeats are compared whole.
     """

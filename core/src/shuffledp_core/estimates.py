@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Counts: TypeAlias = "Sequence[int] | NDArray[np.int64]"
-"""How often each symbol 0..alphabet-1 occurs on the board."""
+"""Counts of the symbols 0..alphabet-1 on the board."""
 
 COVERAGE: Final = 0.95
 """Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once."""

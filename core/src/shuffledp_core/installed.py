@@ -1,4 +1,4 @@
-"""What installed packages offer by entry points, read once: each look goes through the metadata of all of them."""
+"""Entry points of installed packages, read once: each look-up goes through the metadata of all of them."""
 
 from __future__ import annotations
 

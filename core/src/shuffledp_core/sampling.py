@@ -19,7 +19,7 @@ def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
 
 
 def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> int:
-    """How many of `trials` independent `bernoulli`s are true, drawn one by one. `ValueError` as there."""
+    """Number of true draws among `trials` independent `bernoulli`s, drawn one by one. `ValueError` as there."""
     numerator, denominator = _checked(probability)
     return sum(_ratio(numerator, denominator, integers) for _ in range(trials))
 

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """What a caller is to others: a party of the roster, or one that connects without being in it."""
+    """Role of a caller: a party of the roster, or a client or operator, who are not in it."""
 
     NODE = "node"
     ANALYST = "analyst"
@@ -25,7 +25,7 @@ class CertificateStage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a round ended."""
+    """Outcome of a round."""
 
     PUBLISHED = "published"
     FAILED = "failed"

@@ -1,4 +1,4 @@
-"""What a population's rounds cost when the parameters of each may depend on the results of those before it.
+"""Adaptive composition: the cost of a population's rounds when each one's parameters may depend on earlier results.
 
 The budget's privacy filters decide (`rounds.filters`; docs/accounting.md, propositions C13 to C16): a round
 is admitted while one of them still has room for it. A population's only round may use the whole budget, as exactly as
@@ -22,7 +22,7 @@ from shuffledp_privacy.tabulated import TABLES
 
 
 def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
-    """How much of a budget the rounds have used, as ε under `adjacency` at `delta`.
+    """Part of a budget that the rounds have used, as ε under `adjacency` at `delta`.
 
     At most `epsilon` if and only if the budget admits all of them, in whatever order they were asked. Below that it
     is what is used up so far; the guarantee that holds in the end, whenever one stops asking, is the budget.

@@ -38,7 +38,7 @@ MOST_CURVES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one round costs: ε of `mechanism` in `setting` at `delta` (0 <= δ < 1)."""
+    """The parameters of one round that its cost depends on: `mechanism`, `setting` and `delta` (0 <= δ < 1)."""
 
     mechanism: Mechanism
     setting: Setting
@@ -51,7 +51,7 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the numerics say about one cost; the standard error is the estimate's, for all its users."""
+    """Bounds on one cost, with and without a shuffle; the standard error is the estimate's, for all its users."""
 
     bounds: Bounds
     corrupted: CorruptedBounds
@@ -146,7 +146,7 @@ def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
 
 
 def alone(cost: Cost, delta: float) -> Spent:
-    """What one round costs at `delta` when there is no other, under its setting's adjacency."""
+    """Cost of a round at `delta` when there is no other, under its setting's adjacency."""
     try:
         bounds = bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Who takes part and against what neighbour the guarantee is stated.
+    """The users of a round, and the neighbouring datasets that the guarantee is about.
 
     Attributes:
         users: n, reports that arrive, 1 <= n <= 1e9.
@@ -69,7 +69,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class CorruptedBounds:
-    """What each user keeps when every mix node is corrupt: (epsilon, delta) of the local view, ε_L."""
+    """The guarantee that is left when every mix node is corrupt: (epsilon, delta) of the local view, ε_L."""
 
     epsilon: float
     delta: float

@@ -47,7 +47,7 @@ load: Final = _Registry().load
 
 
 def registered(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T] | None:
-    """What is registered with a `singledispatch` function for this spec, by anybody; None for nothing."""
+    """The implementation of a `singledispatch` function for this spec, from any package; None for none."""
     unknown = function.dispatch(object)
     found = function.dispatch(type(spec))
     if found is unknown:

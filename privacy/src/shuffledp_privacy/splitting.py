@@ -1,4 +1,4 @@
-"""How δ is divided: wherever one δ pays for several things, the parts come from here. Pure.
+"""Division of δ: wherever one δ pays for several things, the parts come from here. Pure.
 
 The parts of one division add up to at most the whole, rounding included, so that what holds at the parts together holds
 at δ. How large each is decides tightness alone, never soundness: every certificate is computed for what was chosen.
@@ -32,7 +32,7 @@ def among_rounds(delta: float, rounds: int) -> float:
 
 
 def left_of(delta: float, taken: float) -> float:
-    """What is left of δ, rounded down; 0 or less where nothing is."""
+    """Remainder of δ, rounded down; 0 or less where nothing is left."""
     return (delta - taken) * _DOWN
 
 
@@ -63,7 +63,7 @@ def among_filters(delta: float) -> FilterParts:
 
 
 def beyond_grid(delta: float, rounds: int) -> float:
-    """What one round of so many may lose beyond the composition's grid (proposition C4)."""
+    """Mass that one of `rounds` rounds may lose beyond the composition's grid (proposition C4)."""
     return BEYOND_GRID * delta / rounds
 
 

@@ -67,7 +67,7 @@ _HOMES: Final = {
     "shuffledp_core.privacy": ("Adjacency",),
     "shuffledp_privacy.bounds": ("Setting",),
 }
-"""Where each public name lives; a test holds it against what type checkers read above."""
+"""Module of each public name; a test compares it with what type checkers read above."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What several rounds on the same people leak together."""
+"""Composition: the guarantee of several rounds on the same people together."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Curve:
 
     @property
     def plan(self) -> Plan:
-        """What the curve is of."""
+        """Name of the mechanism or composition that the curve is of."""
         return self.guarantee.plan
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -282,7 +282,7 @@ def _any_distance(asked: Plan) -> Callable[[Floats], Floats]:
 
 
 def _staircase(found: Guarantee, local: float) -> Certified:
-    """What the answer alone says: δ from its ε on, δ_L from ε_L on. Each further ε would cost a whole answer."""
+    """Curve from the answer alone: δ from its ε on, δ_L from ε_L on. Each further ε would cost a whole answer."""
     steps = [(local, found.corrupted_delta)]
     if found.certified is not None:
         steps.append((found.certified, found.plan.delta))

@@ -62,7 +62,7 @@ def draw(found: Guarantee, file: Path) -> None:
 
 
 def legend_below(axes: Axes) -> None:
-    """What the lines are, below a picture of its own."""
+    """Adds the legend of the lines, below a picture of its own."""
     figure_of(axes).legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
 
 

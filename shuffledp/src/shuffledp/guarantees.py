@@ -1,4 +1,4 @@
-"""What a plan guarantees: both sides of the truth, what is left when all nodes are corrupt, and why. Pure.
+"""The guarantee of a plan: both sides of the truth, what is left when all nodes are corrupt, and why. Pure.
 
 Every number says in which direction it may be off: `certified` is never below the truth, `attained` never above it.
 docs/accounting.md has the propositions that `basis` names.
@@ -19,12 +19,12 @@ from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.splitting import among_rounds
 
 PUBLISHED: Final = "published:"
-"""How a line of `basis` begins that explains the published number."""
+"""Prefix of the line of `basis` that explains the published number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What one mechanism guarantees in one setting.
+    """The guarantee of one mechanism in one setting.
 
     ε is in nats over all rounds of the plan, per unit of distance under metric adjacency.
 
@@ -193,10 +193,10 @@ def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
     outward = 1 + 2.0**-50 * len(rounds)
     epsilon, lost = (
         sum(item.times * value for item, value in zip(rounds, values, strict=True)) * outward
-        for values in ([one.epsilon for one in each], [one.delta for one in each])
+        for values in ([bounds.epsilon for bounds in each], [bounds.delta for bounds in each])
     )
     words = f"{times} times the ε_L of one round" if len(rounds) == 1 else "sum of the ε_L of all rounds"
-    basis = dict.fromkeys(line for one in each for line in one.basis)
+    basis = dict.fromkeys(line for bounds in each for line in bounds.basis)
     return CorruptedBounds(epsilon, min(1.0, lost), (*basis, f"basic composition: {words}"))
 
 

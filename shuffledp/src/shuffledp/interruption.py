@@ -19,13 +19,13 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Interruption:
-    """Which signal ended the command, if one did."""
+    """The signal that ended the command, if one did."""
 
     number: int | None = None
 
     @property
     def exit_code(self) -> int | None:
-        """What shells give a program that a signal has ended; None without one."""
+        """Exit code by the convention of shells for a program that a signal has ended; None without one."""
         return None if self.number is None else 128 + self.number
 
 
@@ -41,8 +41,8 @@ def unwinding() -> Iterator[Interruption]:
     found = Interruption()
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the interface of handlers
-        for one in _ENDING:
-            signal.signal(one, signal.SIG_IGN)
+        for ending in _ENDING:
+            signal.signal(ending, signal.SIG_IGN)
         found.number = number
         try:
             loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ def unwinding() -> Iterator[Interruption]:
         loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something else
 
     usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {one: signal.signal(one, leave) for one in _ENDING if signal.getsignal(one) in usual}
+    before = {number: signal.signal(number, leave) for number in _ENDING if signal.getsignal(number) in usual}
     try:
         yield found
     finally:

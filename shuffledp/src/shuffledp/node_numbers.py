@@ -1,4 +1,4 @@
-"""Which nodes are corrupt, as people type it: "1,3"."""
+"""Numbers of corrupt nodes as people type them: "1,3"."""
 
 from __future__ import annotations
 

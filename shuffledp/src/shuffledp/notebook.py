@@ -1,4 +1,4 @@
-"""How results look in a notebook, and how they become tables of pandas, which need not be installed."""
+"""Results as HTML in a notebook and as tables of pandas, which need not be installed."""
 
 from __future__ import annotations
 

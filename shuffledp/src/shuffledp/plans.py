@@ -32,7 +32,7 @@ MOST_NODES: Final = 16
 """Longest route."""
 
 DEFAULT_DELTA: Final = 1e-6
-"""Where a curve δ(ε) is asked for without a δ to mark on it."""
+"""δ marked on a curve δ(ε) for which none is named."""
 
 ParameterValue: TypeAlias = int | float | str
 
@@ -126,7 +126,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def neighbours(plan: Plan) -> str:
-    """Which datasets are neighbours, in words."""
+    """The relation of neighbouring datasets, in words."""
     reach = plan.max_distance
     if reach is None:
         return "neighbours: one user's value changes in any way"
@@ -151,7 +151,7 @@ def check_distance(max_distance: int | None, domain: int | None) -> None:
 
 
 Planned: TypeAlias = Union[Plan, "Certificate", Mechanism, LocalRandomiser, OneBitMean, LaplaceMean]
-"""What a guarantee can be asked about: a plan, a certificate, or a mechanism's parameters alone."""
+"""Anything that has a guarantee: a plan, a certificate, or a mechanism's parameters alone."""
 
 
 def planned(

@@ -1,4 +1,4 @@
-"""What a round would answer: every user's report drawn as a client draws it, and the analyst's own estimate of them.
+"""Simulation of a round: every user's report drawn as a client draws it, and the analyst's own estimate of them.
 
 No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of their symbols, which
 is what is kept here. `shuffledp demo` plays the same round over real processes.
@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def quantity(self) -> str:
-        """What was asked for, "sum" or "histogram"."""
+        """Kind of the answer, "sum" or "histogram"."""
         return self.estimate.quantity
 
     @property
@@ -91,7 +91,7 @@ class Answer:
 
     @property
     def truth(self) -> float | Floats:
-        """What `mean` estimates: the true mean, or each symbol's true share, shape (symbols,)."""
+        """The true value of `mean`: the mean, or each symbol's share, shape (symbols,)."""
         return self.true_total / self.users
 
     def to_dict(self) -> dict[str, Any]:

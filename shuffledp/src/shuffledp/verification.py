@@ -115,7 +115,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         return Keys(None, parse_hex_key(trust.key, "key"))
     path = trust.roster if trust.roster is not None else file.parent / "roster.json"
     root = trust.root_key
-    missing = [one.name for one in (path, path.parent / "root.pub") if not one.is_file()]
+    missing = [file.name for file in (path, path.parent / "root.pub") if not file.is_file()]
     if trust.roster is None and root is None and missing:
         raise ConfigError(
             f"nothing to verify {file} by: there is no {' and no '.join(missing)} beside it; "

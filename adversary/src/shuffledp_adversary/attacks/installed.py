@@ -35,7 +35,7 @@ def attack_named(name: str) -> Attack | None:
 
 
 def summaries() -> dict[str, str]:
-    """What each attack does, by its name; read from the sources where they say it in plain words."""
+    """Summary of each attack by its name, read from the sources where it is a plain string."""
     names = [module.name for module in iter_modules(attacks.__path__) if _our_module(module.name) is not None]
     found = {point.name: _summary(point.name, find_spec(point.module)) for point in entry_points(group=GROUP)}
     found |= {name: _summary(name, _spec_of(name)) for name in names}
@@ -49,7 +49,7 @@ def _our_module(name: str) -> str | None:
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Where the attack would be; unlike `find_spec` with a dotted name this imports nothing."""
+    """Source file of an attack; unlike `find_spec` with a dotted name this imports nothing."""
     found = PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__) if name.isidentifier() else None
     if found is None or found.submodule_search_locations is None:
         return found
@@ -57,7 +57,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _definition(spec: ModuleSpec | None) -> ast.expr | None:
-    """What a module's source assigns to `ATTACK`."""
+    """The expression that a module's source assigns to `ATTACK`."""
     if spec is None or spec.origin is None:
         return None
     source = Path(spec.origin).read_text(encoding="utf-8")

@@ -125,7 +125,7 @@ def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
     def of_changes(*, scenario: SmallHistogram, look: Look, **parameters: Any) -> None:
         _run(ask(kind, scenario, **parameters), look)
 
-    small = [one.replace(default=_default(one)) for one in options_of(kind)]
+    small = [option.replace(default=_default(option)) for option in options_of(kind)]
     return spread(of_distances if spec.metric else of_changes, *small)
 
 

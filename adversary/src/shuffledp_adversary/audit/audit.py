@@ -33,7 +33,7 @@ class ClaimBroken(ShuffleDPError):  # noqa: N818 - what was found, not what went
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to look.
+    """Effort of an audit.
 
     Attributes:
         trials: rounds on each of the two datasets, both halves together; at least 2.
@@ -58,7 +58,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was measured, and the claim it is held against.
+    """A measurement, and the claim it is compared with.
 
     Attributes:
         answer: what the accountant says about these parameters.
@@ -96,12 +96,12 @@ class AuditReport:
 
     @property
     def broken(self) -> bool:
-        """Whether the measurement contradicts the claim."""
+        """True if the measurement contradicts the claim."""
         return self.claimed is not None and self.lower > self.claimed
 
     @property
     def published_broken(self) -> bool:
-        """Whether it contradicts what the paper's formula prints, where there is one for these parameters."""
+        """True if it contradicts the paper's formula, where there is one for these parameters."""
         return not self.local and self.answer.published is not None and self.lower > self.answer.published
 
     @property

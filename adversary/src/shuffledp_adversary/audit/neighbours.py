@@ -30,7 +30,7 @@ class Neighbours:
 
     @property
     def distance(self) -> int:
-        """How far the value changes."""
+        """Distance by which the value changes."""
         return abs(self.changed - self.value)
 
 
@@ -42,23 +42,23 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
     Raises:
         UsageError: a value outside the domain, or the same value twice.
     """
-    for one in (value, changed):
-        if not 0 <= one < spec.domain:
-            raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {one}")
+    for held in (value, changed):
+        if not 0 <= held < spec.domain:
+            raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {held}")
     if value == changed:
         raise UsageError(f"the two values must differ: {value} and {changed} make one dataset, not two neighbours")
     if users < 1:
         raise UsageError(f"users must be at least 1, not {users}")
     others = 0
     if spec.answers is Answers.HISTOGRAM:
-        others = next((one for one in range(spec.domain) if one not in {value, changed}), value)
+        others = next((other for other in range(spec.domain) if other not in {value, changed}), value)
     return Neighbours(value, changed, others, users)
 
 
 def outcomes(
     spec: Mechanism, pair: Neighbours, counts: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What the analyst publishes for each trial of both datasets, as whole numbers for `evidence.epsilon_bound`.
+    """The analyst's published answer in each trial of both datasets, as whole numbers for `evidence.epsilon_bound`.
 
     The estimator runs once for each different outcome.
 

@@ -1,4 +1,4 @@
-"""How far the trials of an audit or an attack are: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of the trials of an audit or an attack: a bar on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 

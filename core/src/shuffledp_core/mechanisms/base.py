@@ -1,4 +1,4 @@
-"""What every mechanism says of itself, and what mechanisms of one kind share.
+"""The interface of a mechanism, and the code that mechanisms of one kind share.
 
 A mechanism is one class in one file: exact parameters, the law that its users sample, how an answer becomes messages,
 and how counted messages become an estimate. Everything else that depends on a mechanism asks its class, or is a
@@ -35,7 +35,7 @@ MAX_DENOMINATOR = 2**63
 
 
 class Answers(StrEnum):
-    """What a round of a mechanism answers: how many users hold each value, or the sum of all values."""
+    """The answer to a round: the number of users who hold each value, or the sum of all values."""
 
     HISTOGRAM = "histogram"
     SUM = "sum"
@@ -100,11 +100,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         raise NotImplementedError
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What each symbol adds to an answer: an answer is the sum over its symbols. Same shape."""
+        """Contribution of each symbol to an answer, which is the sum over its symbols. Same shape."""
         return symbols
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each symbol was sent: from answers, shape (rounds, users), to counts, shape (rounds, alphabet)."""
+        """Counts of each symbol, shape (rounds, alphabet), from answers, shape (rounds, users)."""
         import numpy as np
 
         distinct, place = np.unique(answers, return_inverse=True)
@@ -122,12 +122,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         raise NotImplementedError
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What a trusted party would answer: the histogram, shape (domain,), or the sum, shape (1,)."""
+        """Exact answer, without noise: the histogram, shape (domain,), or the sum, shape (1,)."""
         raise NotImplementedError
 
 
 class HistogramSpec(Spec, frozen=True, kw_only=True):
-    """How many users hold each of the symbols {0..symbols-1}; a message carries a symbol."""
+    """A histogram over the symbols {0..symbols-1}; each message carries one symbol."""
 
     answers: ClassVar[Answers] = Answers.HISTOGRAM
     metric: ClassVar[bool] = False
@@ -237,7 +237,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     @property
     def noise_shares(self) -> int:
-        """How many users together add one discrete Laplace noise."""
+        """Number of users who together add one discrete Laplace noise."""
         raise NotImplementedError
 
     def noise(self, integers: RandomIntegers) -> int:

@@ -1,4 +1,4 @@
-"""Which mechanism for a target: one row for each that can meet it, so that a person can choose."""
+"""Comparison of the mechanisms that can meet a target: one row each, for a person to choose from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibrated round has to guarantee, and how far a candidate is from it."""
+"""The target of a calibration, and the excess of a candidate over it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEARCH_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a round, or a series of equal rounds, has to guarantee.
+    """The guarantee that a round, or a series of equal rounds, has to give.
 
     Attributes:
         epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric adjacency.

@@ -81,7 +81,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _notes(found: Comparison) -> Table:
-    """What the columns mean, and each mechanism's exact parameters."""
+    """Explains the columns, and lists each mechanism's exact parameters."""
     from rich.table import Table
 
     from shuffledp.plans import exact

@@ -89,9 +89,9 @@ def options_of(kind: str) -> list[Parameter]:
     if kind in _OWN:
         hints = get_type_hints(_OWN[kind], {**globals(), "Question": object}, include_extras=True)
         return [
-            one.replace(annotation=hints[one.name])
-            for one in signature(_OWN[kind]).parameters.values()
-            if one.kind is Parameter.KEYWORD_ONLY
+            option.replace(annotation=hints[option.name])
+            for option in signature(_OWN[kind]).parameters.values()
+            if option.kind is Parameter.KEYWORD_ONLY
         ]
     return [_option(MECHANISMS[kind], field) for field in structs.fields(MECHANISMS[kind])]
 

@@ -31,7 +31,7 @@ def compose(
     key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """What rounds on the same people leak together: signed certificates, checked first, or rounds only planned."""
+    """Composes rounds on the same people: signed certificates, checked first, or rounds that are only planned."""
     from shuffledp.commands import files as documents
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.composed import compose as compose_plans

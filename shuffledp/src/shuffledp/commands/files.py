@@ -60,7 +60,7 @@ def _asked(answer: dict[str, Any], file: Path) -> Plan:
 
 
 def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
-    """How often each file counts; one number is for all of them.
+    """Multiplicity of each file; one number is for all of them.
 
     Raises:
         UsageError: other than one number, or one for each file.

@@ -38,7 +38,7 @@ def decimal(text: str | Fraction) -> Fraction:
 
 
 class OutputFormat(StrEnum):
-    """How a command prints its answer."""
+    """Output format of a command."""
 
     TEXT = "text"
     JSON = "json"
@@ -131,7 +131,7 @@ MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What every question shares, as it was typed; checked in `questions`."""
+    """The options that every question shares, as they were typed; checked in `questions`."""
 
     users: Users
     delta: Delta
@@ -145,7 +145,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """How the answer is shown."""
+    """Output format and picture of an answer."""
 
     output: Format = OutputFormat.TEXT
     plot: Plot = None
@@ -160,11 +160,11 @@ def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., Non
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
     options = {name: list(_options(kind)) for name, kind in groups.items()}
-    own = signature(command).parameters.values()
+    declared = signature(command).parameters.values()
     parameters = [
         option
-        for one in (*first, *(one for one in own if one.kind is not Parameter.VAR_KEYWORD))
-        for option in options.get(one.name, [one.replace(annotation=hints.get(one.name, one.annotation))])
+        for given in (*first, *(own for own in declared if own.kind is not Parameter.VAR_KEYWORD))
+        for option in options.get(given.name, [given.replace(annotation=hints.get(given.name, given.annotation))])
     ]
 
     @wraps(command)
@@ -179,7 +179,7 @@ def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., Non
 
 def _options(kind: type[DataclassInstance]) -> Iterator[Parameter]:
     hints = get_type_hints(kind, include_extras=True)
-    for one in fields(kind):
-        if one.init:
-            default = Parameter.empty if one.default is MISSING else one.default
-            yield Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[one.name])
+    for field in fields(kind):
+        if field.init:
+            default = Parameter.empty if field.default is MISSING else field.default
+            yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])

@@ -51,7 +51,7 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
 
 
 def padding_note(padding: int) -> str:
-    """What was chosen, in words."""
+    """The chosen padding, in words."""
     return (
         f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, so that "
         "the guarantee is that of unclamped noise at the rest"

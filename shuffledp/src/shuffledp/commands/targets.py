@@ -24,7 +24,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """What a person can bear: None for anything."""
+    """Limits that a person sets on error and messages; None for no limit."""
 
     max_error: float | None = None
     max_messages: int | None = None
