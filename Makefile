@@ -64,7 +64,7 @@ sbom: | uv
 
 # The packages are released together, with one version; a test holds that they have it.
 version: | uv
-	sed -i 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml */pyproject.toml
+	sed -i -e 's/^version = ".*"/version = "$(VERSION)"/' -e '/"shuffledp/s/==[^"]*"/==$(VERSION)"/' pyproject.toml */pyproject.toml
 	sed -i 's/^version: .*/version: $(VERSION)/' CITATION.cff
 	$(UV) lock --quiet && sed -i 's/, size = [0-9]*//' uv.lock
 

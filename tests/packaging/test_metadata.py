@@ -29,6 +29,8 @@ MEMBERS: list[str] = WORKSPACE["tool"]["uv"]["workspace"]["members"]
 def test_every_package_has_the_one_version_licence_and_its_types(member: str) -> None:
     folder, said = ROOT / member, project(ROOT / member)["project"]
     assert said["version"] == WORKSPACE["project"]["version"], "`make version` sets all of them"
+    ours = [name for name in said.get("dependencies", []) if name.startswith("shuffledp")]
+    assert all(name.endswith(f"=={said['version']}") for name in ours), "releases are not mixed"
     assert said["license"] == "Apache-2.0"
     assert [(folder / name).read_bytes() for name in said["license-files"]] == [
         (ROOT / "LICENSE").read_bytes(),

@@ -81,7 +81,7 @@ class Curve:
 
     @property
     def plan(self) -> Plan:
-        """Name of the mechanism or composition that the curve is of."""
+        """The plan whose guarantee this is."""
         return self.guarantee.plan
 
     def plot(self, axes: Axes | None = None) -> Axes:

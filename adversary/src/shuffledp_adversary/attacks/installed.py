@@ -49,7 +49,7 @@ def _our_module(name: str) -> str | None:
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Source file of an attack; unlike `find_spec` with a dotted name this imports nothing."""
+    """Import specification of an attack; unlike `find_spec` with a dotted name this imports nothing."""
     found = PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__) if name.isidentifier() else None
     if found is None or found.submodule_search_locations is None:
         return found
