@@ -5,11 +5,11 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-docker check bench soak wheels sbom version images up round down format clean help proto
+.PHONY: demo docs test test-slow test-docker check bench soak wheels sbom version images up round down format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
-	@echo "make test    all tests but those of containers, which make test-docker runs"
+	@echo "make test    all tests but the longest, which make test-slow runs, and those of containers: make test-docker"
 	@echo "make check   style, types, import contracts, generated code, the documentation's links"
 	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
@@ -22,7 +22,10 @@ demo: .venv/synced
 	$(RUN) shuffledp demo
 
 test: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadfile -m "not docker"
+	$(RUN) pytest -q -n auto --dist loadfile -m "not docker and not slow"
+
+test-slow: .venv/synced
+	$(RUN) pytest -q -n auto --dist load -m slow
 
 # One after another, on two deployments that the tests bring up.
 test-docker: images

@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         subprocess.run([sys.executable, "-m", "shuffledp.cli", "deploy", "stop", str(lab)], check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_page_works_as_it_is_typed(folder: Path) -> None:
     typed = type_page("by-hand.md", folder)

@@ -57,7 +57,7 @@ def signals_count() -> Iterator[None]:
     [
         (signal.SIGTERM, "*/system/keys/root/identity.pem"),  # the first key is made
         (signal.SIGHUP, "*/system/node-3.log"),  # processes start
-        (signal.SIGTERM, "*/system/state/node-1/**/envelopes*"),  # users submit
+        pytest.param(signal.SIGTERM, "*/system/state/node-1/**/envelopes*", marks=pytest.mark.slow),  # users submit
     ],
 )
 def test_a_demo_that_is_told_to_end_takes_keys_and_processes_with_it(

@@ -48,6 +48,7 @@ def ends_on_disk(system: LocalSystem, name: str) -> dict[str, float]:
     return {"own": files.own_end.timestamp(), "authority": files.authority_end.timestamp()}
 
 
+@pytest.mark.slow
 async def test_services_are_restarted_one_by_one_and_rounds_work_before_between_and_after(
     system: LocalSystem, pool: ProcessPoolExecutor
 ) -> None:
