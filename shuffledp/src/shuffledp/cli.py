@@ -1,14 +1,14 @@
 """The `shuffledp` command: the library's own commands, and those of every installed package that names some.
 
-A package adds commands by an entry point of the group `shuffledp.commands` that is a `typer.Typer`. Each command's
-code is imported when it runs, so that all of them start fast.
+A package adds commands by an entry point of the group `shuffledp.commands` that is a `typer.Typer`. Packages and each
+command's code are imported when they are asked for, so that all commands start fast.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
@@ -38,19 +38,31 @@ PANELS: Final = {
 
 
 class Panels(TyperGroup):
-    """All commands, each in its panel of the help and in its order there."""
+    """All commands, each in its panel of the help; those of other packages are loaded when one of them is asked for."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        ordered = {name: panel for panel, names in PANELS.items() for name in names}
-        for name, command in self.commands.items():
-            command.rich_help_panel = ordered.get(name, "Other packages")  # type: ignore[attr-defined]  # of both kinds
-        known = {name: self.commands[name] for name in ordered if name in self.commands}
-        self.commands = {**known, **self.commands}
+        self._waiting = {point.name: point for point in offered("shuffledp.commands")}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """See `click.Group.get_command`; a name that nobody is known for may be of any package."""
+        if cmd_name not in self.commands:
+            likely = [extra for extra, names in EXTRAS.items() if cmd_name in names]
+            self._load(likely or list(self._waiting))
+        return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the interface of groups
-        """The names in the order of the help."""
-        return list(self.commands)
+        """The names in the order of the help, which gives each command its panel."""
+        self._load(list(self._waiting))
+        panels = {name: panel for panel, names in PANELS.items() for name in names}
+        for name, command in self.commands.items():
+            command.rich_help_panel = panels.get(name, "Other packages")  # type: ignore[attr-defined]  # of both kinds
+        return sorted(self.commands, key=[*panels, *self.commands].index)
+
+    def _load(self, packages: Iterable[str]) -> None:
+        for name in packages:
+            if name in self._waiting:
+                self.commands.update(typer.main.get_group(self._waiting.pop(name).load()).commands)
 
 
 app = typer.Typer(
@@ -81,13 +93,11 @@ def _options(
     """An end-to-end system for the shuffle model of differential privacy."""
 
 
-def _add_installed() -> None:
-    """Adds the commands of installed packages, and in place of those that are not a word on how to get them."""
-    found = {point.name: point for point in offered("shuffledp.commands")}
-    for name in sorted(found):
-        app.add_typer(found[name].load())
+def _add_missing() -> None:
+    """Adds, in place of our commands that are not installed, a word on how to get them."""
+    installed = {point.name for point in offered("shuffledp.commands")}
     for extra, names in EXTRAS.items():
-        if extra not in found:
+        if extra not in installed:
             for name in names:
                 app.command(name, hidden=True, context_settings=_ANYTHING)(_not_installed(name, extra))
 
@@ -102,7 +112,7 @@ def _not_installed(name: str, extra: str) -> Callable[[], None]:
     return command
 
 
-_add_installed()
+_add_missing()
 
 
 def main() -> None:
