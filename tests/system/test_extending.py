@@ -66,6 +66,7 @@ def run(line: str, outside: Path, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run_with_its_package_installed(outside: Path, tmp_path: Path) -> None:
     lines = [line for line in typed() if line.startswith("shuffledp ")]
     assert INSTALLING in typed()
