@@ -271,6 +271,45 @@ def test_a_change_by_somebody_else_while_signing_is_taken_into_account(ledger: L
     assert seen[-1].position.spent == pytest.approx(ledger.statement("demo").spent.epsilon)
 
 
+@pytest.mark.parametrize("theirs", ["settled", "released"])
+@pytest.mark.parametrize("ours", ["settle", "release"])
+def test_a_change_by_somebody_else_before_the_snapshot_is_taken_into_account(
+    url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str
+) -> None:
+    """Before: the charge was read, changed by another process, and our change of no row counted as done."""
+    sign, _ = signer()
+    ledger.reserve(ask("a1"), sign)
+    other = Ledger.open(url, {"demo": Budget(2.5 * alone(), DELTA)}, lambda: 2000)
+    snapshot, meanwhile = Ledger._snapshot, deque([True])
+
+    def interrupted(self: Ledger, population: str) -> tuple[int, object]:
+        if self is ledger and meanwhile:
+            meanwhile.pop()
+            if theirs == "settled":
+                other.settle("a1", Settlement(210, cost(210), 0.4), lambda _: b"theirs")
+            else:
+                other.release("a1")
+        return snapshot(self, population)
+
+    monkeypatch.setattr(Ledger, "_snapshot", interrupted)
+
+    def change() -> bytes | None:
+        if ours == "release":
+            ledger.release("a1")
+            return None
+        return ledger.settle("a1", Settlement(210, cost(210), 0.4), lambda _: b"ours")
+
+    if (ours, theirs) == ("settle", "settled"):
+        assert change() == b"theirs"
+    elif (ours, theirs) == ("release", "released"):
+        assert change() is None
+    else:
+        with pytest.raises(RoundStateError):
+            change()
+    other.close()
+    assert ledger.charge("a1").state.value == theirs
+
+
 def test_everything_is_still_there_after_reopening(url: str, ledger: Ledger) -> None:
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)

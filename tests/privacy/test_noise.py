@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_mechanism import DiscreteLaplacePrivacyLoss
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shuffledp_core.errors import CannotCertify
@@ -105,6 +105,18 @@ def test_the_divergence_brackets_a_full_sum(shape: float) -> None:
             assert lower[0] <= truth * (1 + 1e-12) + 1e-15
             assert upper[0] >= truth * (1 - 1e-12)
             assert upper[0] - lower[0] <= 1e-8 + 1e-6 * truth
+
+
+@given(st.fractions(min_value=Fraction(1, 1000), max_value=700, max_denominator=10**6))
+@example(Fraction(62_909, 9_077))
+@settings(max_examples=300)
+def test_the_ratio_of_an_exact_rational_is_never_more_noise_than_there_is(epsilon: Fraction) -> None:
+    """Before: the margin left out the rounding of ε to a double, which counts ε times in φ."""
+    with mpmath.workdps(60):
+        truth = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+        found = mpmath.mpf(rounded_ratio(epsilon))
+        assert found <= truth
+        assert found >= truth * (1 - (16 + 4 * float(epsilon)) * mpmath.mpf(2) ** -53) - mpmath.mpf(2) ** -1073
 
 
 def test_two_representations_of_a_large_sum_agree() -> None:

@@ -271,13 +271,19 @@ class Ledger:
         return None if row is None else _charge(row)
 
     def _change(self, charge: Charge, revision: int, values: Mapping[str, object]) -> bool:
-        """Commits new values of a charge that is still reserved."""
+        """Commits new values of a charge that is still reserved; False where another process changed it meanwhile."""
         statement = (
             update(charges)
             .where(charges.c.round_id == charge.round_id, charges.c.state == ChargeState.RESERVED.value)
             .values(**values, changed_at=self._clock())
         )
-        return self._commit(charge.population, revision, lambda db: db.execute(statement))
+
+        def change(db: Connection) -> None:
+            if db.execute(statement).rowcount != 1:
+                # The charge was read before the snapshot and changed between both: the revision cannot show that.
+                raise _NothingChangedError
+
+        return self._commit(charge.population, revision, change)
 
     def _commit(self, population: str, revision: int, change: Callable[[Connection], object]) -> bool:
         """Commits a change if the population is still at `revision`; False, and no change, if it is not."""
@@ -295,11 +301,17 @@ class Ledger:
                         if swapped.rowcount != 1:
                             return False
                     change(db)
+            except _NothingChangedError:
+                return False
             except IntegrityError:
                 # Somebody else made the population, or this very round under another population, meanwhile.
                 return False
         self._store_curves()  # in a transaction of its own: curves can be computed again, a charge must not wait
         return True
+
+
+class _NothingChangedError(Exception):
+    """Rolls back a transaction whose change met no row."""
 
 
 def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[str, object]:

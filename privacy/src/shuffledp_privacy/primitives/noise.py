@@ -36,8 +36,9 @@ CONTOUR_FROM = 64.0
 
 def rounded_ratio(epsilon: Fraction) -> float:
     """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than in truth."""
-    value = math.exp(-float(epsilon))
-    return max(0.0, value * (1.0 - 4 * 2.0**-53) - 2.0**-1074)
+    rate = float(epsilon)
+    # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
+    return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * 2.0**-53) - 2.0**-1074)
 
 
 class SumNoise(Protocol):

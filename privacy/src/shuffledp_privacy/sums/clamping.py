@@ -38,7 +38,8 @@ def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
 @lru_cache(maxsize=8)
 def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
     """Law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
-    ratio = math.exp(-float(noise_epsilon)) * (1.0 + 4 * 2.0**-53) + 1e-300
+    rate = float(noise_epsilon)
+    ratio = math.exp(-rate) * (1.0 + (4 + 2 * rate) * 2.0**-53) + 1e-300  # the rounding of ε counts ε times
     if ratio >= 1.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
         return None
     return build_table(math.nextafter(1.0 / shares, 1.0), ratio, table_length(1.0, ratio))
