@@ -67,6 +67,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         ("delta with all nodes corrupt", claimed.corrupted.delta, found.corrupted.delta),
         ("standard error", claimed.standard_error, found.standard_error),
     ):
+        # Not `<`: a claim that is not a number must fail as well.
         if not _number(said) >= truth * (1 - SLACK):
             raise DocumentError(
                 f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"

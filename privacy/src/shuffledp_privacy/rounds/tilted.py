@@ -93,6 +93,7 @@ class _Tail:
     def delta(self, epsilon: float, log_moment: float) -> float:
         """Upper bound of δ at ε; 1 below the window of a tilted law."""
         losses = self.losses
+        # Below the window of a tilted law the masses are not there, however large they are untilted (C4).
         if self.theta > 0 and epsilon < losses[0]:
             return 1.0
         # ε moved down, every loss up: their rounding can only raise δ.
@@ -188,6 +189,7 @@ class Composed:
         for law in self.laws:
             losses = self.gap * law.nodes
             exponents = theta * losses + np.log(law.masses)
+            # Taken out first: the steps of `_window` go beyond the largest tilt, where e^(θ loss) may overflow.
             top = float(exponents.max())
             tilted = np.exp(exponents - top)
             total = float(tilted.sum())
@@ -249,6 +251,7 @@ class Composed:
         circle = np.maximum(np.fft.irfft(product, points), 0.0)
         window = circle[(first + np.arange(size)) % points]
         weights = np.exp(np.minimum(moments.log - theta * (self.gap * (first + np.arange(size))), 700.0))
+        # The slack is Cauchy and Schwarz on the transform's error, with (1 - e^-y) e^(-θy) <= 1/(1+θ) (C4).
         return _Tail(
             first,
             self.gap,
