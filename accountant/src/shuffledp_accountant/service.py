@@ -100,6 +100,7 @@ class Accountant:
         """
         check_round_id(round_id)  # 1
         plan = read_plan(plan_json, self._roster, self._ledger.populations)
+        # Written anew: a repeated plan may be spelt differently and is still the same plan.
         text = to_json(plan).decode()
         known = self._ledger.find(round_id)  # 2
         if known is not None:
@@ -191,6 +192,7 @@ class Accountant:
         missing = set(route)
         for data in discards:
             discard = self._discard(Signed.from_bytes(data), route)  # 1
+            # Another round's discard, sent again, would give back the charge of a round whose messages were forwarded.
             if discard.round_id != round_id:  # 2
                 raise RoundStateError(f"{discard.node} discarded round {discard.round_id}, not {round_id}")
             if discard.forwarded:
@@ -214,7 +216,9 @@ class Accountant:
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
             raise RoundStateError(f"a discard of {signed.signer!r} means nothing here: the route is {', '.join(route)}")
+        # The signer's name is used only to find the key: nothing of the content is believed before the signature holds.
         discard = verify_from(self._roster.party(signed.signer), signed, Discard)
+        # Otherwise a single node could sign for the whole route, and undo the charge of a round that went on.
         if discard.node != signed.signer:
             raise RoundStateError(f"{signed.signer} signed a discard in the name of {discard.node!r}")
         return discard

@@ -151,6 +151,7 @@ def account_for_reservation(budget: Budget, standing: Standing, asked: Reservati
     """
     with_it = Counter(standing.counted) + Counter([asked.cost])
     used = total(budget, with_it)
+    # Not `>`: an ε that is not a number must be refused as well.
     if not used.epsilon <= budget.epsilon:
         _refuse(budget, standing.counted, asked, used)
     return _account(budget, standing.last_entry + 1, with_it, used)
@@ -171,6 +172,7 @@ def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
 def account_for_settlement(budget: Budget, standing: Standing, charge: Charge, real: Settlement) -> Account:
     """The account with the settled cost in place of the reserved one, even where that overspends the budget."""
     cost, _ = settled_cost(charge, real)
+    # The old cost goes out once: other rounds of the same cost stay.
     times = Counter(standing.counted) - Counter([charge.cost]) + Counter([cost])
     honest, reserved = cost.setting.honest, charge.cost.setting.honest
     why = "further reports may be made up" if honest >= reserved else f"fewer than the {reserved} reserved"
