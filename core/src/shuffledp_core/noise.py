@@ -62,7 +62,7 @@ def probabilities(shape: float, epsilon: float) -> NDArray[np.float64] | None:
         return None
     size = 1 << (2 * reach + 1).bit_length()
     frequencies = np.arange(size // 2 + 1) * (2 * math.pi / size)
-    # sin² and log1p: 1 - 2φ cos t + φ² would lose its digits near t = 0, where nearly all of the integral is.
+    # sin² and log1p: 1 - 2φ cos t + φ² would lose its digits near t = 0, where the function is largest.
     ratio = 4 * math.exp(-epsilon) * np.sin(frequencies / 2) ** 2 / math.expm1(-epsilon) ** 2
     table = np.fft.irfft(np.exp(-shape * np.log1p(ratio)), size)
     # Rounding leaves entries of about ±1e-17 far out; no probability is negative.
