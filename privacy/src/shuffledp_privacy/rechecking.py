@@ -47,6 +47,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
             f"only {epsilon.certified} certified"
         )
+    # Otherwise a guarantee for small changes could pass for one that covers them all.
     if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(claimed.mechanism):
         raise DocumentError(
             f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "

@@ -230,6 +230,7 @@ class GridBlanket:
         self.law, self.honest = law, honest
         tail = tail_of(honest)
         self.table = trinomial_table(honest, law.q, law.ratio, law.ratio_rest, tail)
+        # Independent of a and b by K4, hence binomial by itself.
         self.third = binomial_window(honest, law.others, tail)
         self.outer = self.table.outer + 3 * tail
 

@@ -33,7 +33,7 @@ MAX_TRIALS = 4 * 10**18
 
 def up(value: float) -> float:
     """Rounds a certified number outward: never below the exact one. Any non-negative value."""
-    # Among the smallest doubles the factor alone would round to nothing.
+    # Among the smallest doubles the factor alone would change nothing.
     return math.nextafter(value * (1.0 + MARGIN), math.inf) if value > 0.0 else 0.0
 
 
@@ -118,7 +118,7 @@ def binomial_window(trials: int, probability: float, tail: float = TAIL, complem
         return Window(trials if probability > 0.0 else 0, np.ones(1), 0.0, 0.0)
     mode = min(max(math.floor((trials + 1) * probability), low), high)
     odds = probability / rest
-    # From the mode outward every logarithm is at most 0: nothing overflows, and the partial sums have no sign changes.
+    # From the mode outward every logarithm is at most 0: nothing overflows, and nothing cancels.
     above = np.arange(mode, high, dtype=np.float64)
     below = np.arange(mode, low, -1, dtype=np.float64)
     right = np.cumsum(np.log((trials - above) / (above + 1.0) * odds))

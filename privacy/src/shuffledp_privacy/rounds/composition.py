@@ -267,6 +267,7 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
     except CannotCertify as refusal:
         reason = str(refusal)
     shared = _by_shares(rounds, delta)
+    # Each holds for these rounds at this δ, so the least does (C6).
     best = min(added, shared, convolved)
     if math.isinf(best):
         raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")

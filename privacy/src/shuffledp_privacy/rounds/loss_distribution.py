@@ -53,6 +53,7 @@ def _reach(curve: Curve, tail: float) -> float:
     probes = _PROBES
     for _ in range(2):
         deltas = curve(probes)
+        # A curve may level off above `tail`, at the δ that clamping leaves.
         enough = max(tail, 1.01 * float(np.min(deltas)))
         first = int(np.argmax(deltas <= enough))
         probes = np.linspace(probes[first - 1] if first else 0.0, probes[first], 8)

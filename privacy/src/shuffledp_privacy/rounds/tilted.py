@@ -145,6 +145,7 @@ class Composed:
         goal = math.log(delta)
         # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at the wanted δ.
         theta = self._solve(lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta))
+        # From the largest finite loss on only infinite ones count, whatever the transform's error is.
         best = self._largest_loss if self._infinite <= delta else math.inf
         for _ in range(TRIES):
             moments = self._moments(theta)
