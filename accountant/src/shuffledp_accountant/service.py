@@ -109,6 +109,7 @@ class Accountant:
         check_messages(plan, mechanism)
         cost = cost_of(plan, mechanism, plan.min_reports)
         analysis = analyse(cost)
+        # `calibrate` has seen to it already; what is charged and signed rests on this comparison, not on a search.
         if not analysis.bounds.certified <= plan.epsilon:
             raise CannotCertify(
                 f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon {analysis.bounds.certified:.6g}, "
@@ -117,6 +118,7 @@ class Accountant:
         asked = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
 
         def signed(account: Account) -> bytes:
+            # A plan's certificate has to outlive the time in which its reports are collected.
             issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
             document = certificate(

@@ -207,6 +207,7 @@ def _finite(epsilon: float) -> float | None:
 def _refuse(budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent) -> NoReturn:
     already = total(budget, before).epsilon
     single = alone(rebased([asked.cost], budget.adjacency)[0][0], budget.delta)
+    # At this δ no ε would be enough for it, which is another answer than that the budget is used up.
     if math.isinf(single.epsilon):
         raise CannotCertify(
             f"the round has no finite cost at the budget's delta {budget.delta:g} ({'; '.join(single.basis)}): ask "
@@ -226,6 +227,7 @@ def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
     Raises:
         RoundStateError: the round was reserved for another plan, or was released.
     """
+    # A round id stands for one plan: another one under the same id would run without a charge of its own.
     if charge.plan != plan:
         raise RoundStateError(f"round {charge.round_id} was certified for another plan; draw a new round id")
     if charge.state is ChargeState.RELEASED:
