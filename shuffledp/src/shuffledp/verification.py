@@ -183,6 +183,7 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
     try:
         signed = Signed.from_bytes(data)  # 1
     except MalformedDocumentError as error:
+        # An announcement holds signed documents and is not one itself.
         signed = _announced(data, keys, error)
     yield from _inside(signed, keys)  # 2
 
@@ -192,6 +193,7 @@ def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Sign
     try:
         announcement = from_json(data, Announcement)
     except MalformedDocumentError:
+        # What the file was meant to be is unknown: the first refusal is the one that helps.
         raise refusal from None
     expected = document_digest(announcement.manifest)
     for countersigned in announcement.countersignatures:
