@@ -234,7 +234,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
         # table only the pure guarantee is certified.
         needed = table_length(1.0, ratio)
         return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
-    # Here r < 1: the law is not log-concave, and the contour pairs rest on S1, which needs that.
+    # Only r < 1 is still so wide here: it is not log-concave, and the contour pairs rest on S1, which needs that.
     if needed > LONGEST_SMALL_TABLE:
         raise CannotCertify(
             f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about {needed} relevant "
