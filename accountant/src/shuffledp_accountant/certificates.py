@@ -55,10 +55,12 @@ def final_cost(
             "honest users: nothing can be certified for this round"
         )
     cost = cost_of(plan, mechanism, accepted)
+    # All reports that arrived are users, but only these are counted on to hide anybody.
     cost = replace(cost, setting=replace(cost.setting, honest=honest))
     analysis = analyse(cost)
     if analysis.bounds.certified <= planned or honest <= least:
         return cost, analysis
+    # Counted as dishonest, the others no longer add to the chance that somebody is clamped (S6).
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer)
     return (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)

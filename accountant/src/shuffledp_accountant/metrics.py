@@ -61,9 +61,11 @@ class AccountantMetrics(ServiceMetrics):
         """
         names = tuple(populations)
         while True:
+            # Before the look: a change that comes during it is looked at next, not forgotten.
             self._changed.clear()
             look = asyncio.ensure_future(self._look(names, statement))
             try:
+                # Not `wait_for`, which would cancel the look and leave its thread behind, for the next one to join.
                 await asyncio.wait({look}, timeout=silent_seconds)
                 if not look.done():
                     self._read.set(0)

@@ -29,6 +29,7 @@ SMALLEST_DELTA: Final = 1e-12
 def check_round_id(round_id: str) -> None:
     """Raises `UsageError` unless it is 32 lower-case hex digits."""
     if not ROUND_ID.fullmatch(round_id):
+        # Cut: an error is logged, and a caller may send anything.
         raise UsageError(f"a round id is 32 lower-case hex digits, not {round_id[:80]!r}")
 
 

@@ -100,6 +100,7 @@ class Accountant:
         """
         check_round_id(round_id)  # 1
         plan = read_plan(plan_json, self._roster, self._ledger.populations)
+        # Written anew: a repeated plan may be spelt differently and is still the same plan.
         text = to_json(plan).decode()
         known = self._ledger.find(round_id)  # 2
         if known is not None:
@@ -108,6 +109,7 @@ class Accountant:
         check_messages(plan, mechanism)
         cost = cost_of(plan, mechanism, plan.min_reports)
         analysis = analyse(cost)
+        # `calibrate` has seen to it already; what is charged and signed rests on this comparison, not on a search.
         if not analysis.bounds.certified <= plan.epsilon:
             raise CannotCertify(
                 f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon {analysis.bounds.certified:.6g}, "
@@ -116,6 +118,7 @@ class Accountant:
         asked = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
 
         def signed(account: Account) -> bytes:
+            # A plan's certificate has to outlive the time in which its reports are collected.
             issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
             document = certificate(
@@ -191,6 +194,7 @@ class Accountant:
         missing = set(route)
         for data in discards:
             discard = self._discard(Signed.from_bytes(data), route)  # 1
+            # Another round's discard, sent again, would give back the charge of a round whose messages were forwarded.
             if discard.round_id != round_id:  # 2
                 raise RoundStateError(f"{discard.node} discarded round {discard.round_id}, not {round_id}")
             if discard.forwarded:
@@ -214,7 +218,9 @@ class Accountant:
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
             raise RoundStateError(f"a discard of {signed.signer!r} means nothing here: the route is {', '.join(route)}")
+        # The signer's name is used only to find the key: nothing of the content is believed before the signature holds.
         discard = verify_from(self._roster.party(signed.signer), signed, Discard)
+        # Otherwise a single node could sign for the whole route, and undo the charge of a round that went on.
         if discard.node != signed.signer:
             raise RoundStateError(f"{signed.signer} signed a discard in the name of {discard.node!r}")
         return discard

@@ -65,6 +65,7 @@ def histogram_of(counts: Counts, users: Present, q: float, slope: float) -> Esti
     observed = np.asarray(counts, dtype=np.float64)
     values = (observed - n * q) / slope
     variance_p, variance_q = p * (1 - p), q * (1 - q)
+    # An estimate outside of 0..n would have a variance that no dataset has, perhaps a negative one.
     plug_in = np.clip(values, 0, n)
     errors = np.sqrt(np.maximum(plug_in * variance_p + (n - plug_in) * variance_q, 0)) / slope
     lows = _score_end(observed - 0.5, n, slope, q, (variance_p, variance_q), -1)
@@ -92,6 +93,7 @@ def _score_end(
     growth = Z**2 * (variance_p - variance_q) / slope**2
     base = Z**2 * users * variance_q / slope**2
     middle = centre + growth / 2
+    # Outside of 0..n the linear variance may be negative: there is no root then, and the vertex is taken.
     spread = np.sqrt(np.maximum(middle**2 - centre**2 + base, 0))
     ends: NDArray[np.float64] = np.clip(middle + side * spread, 0, users)
     return ends
@@ -104,7 +106,9 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     probability whatever its value, so that the variance n k f (1 - f) is known exactly; the interval is normal with
     continuity correction.
     """
+    # Nothing is cut off: a report of rr-shuffle has max_value messages, and users is counted in such parts.
     bits = int(users * max_value)
+    # In rationals: two numbers of the size n k are subtracted, and all that counts is their difference.
     value = (Fraction(ones) - bits * flip) / (1 - 2 * flip)
     chance, slope = float(flip), float(1 - 2 * flip)
     deviation = math.sqrt(bits * chance * (1 - chance))

@@ -42,6 +42,7 @@ def estimate(spec: Mechanism, counts: Counts, users: int, lost: int = 0) -> Esti
     if len(counts) != spec.alphabet or min(counts) < 0:
         raise ValueError(f"expected {spec.alphabet} counts, none negative")
     total = int(sum(int(count) for count in counts))
+    # After the shuffle nobody can tell which report is short or long: a wrong count would silently bias the rest.
     if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
         raise CountMismatchError(
             f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} lost ones; the round "

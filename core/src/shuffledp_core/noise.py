@@ -23,6 +23,7 @@ TABULATION_ERROR: Final = 1e-9
 _WINDOW_TAIL: Final = 1e-12
 _NORMAL_EXCESS: Final = 1e-3
 _LARGE_EPSILON: Final = 700.0  # beyond it sinh overflows; less noise is only safer
+# Shares of epsilon, since E[exp(θ Y)] exists below it only. Every θ gives a true bound: the grid is for tightness.
 _TILTS: Final = np.geomspace(1e-9, 0.999, 400)
 
 
@@ -41,6 +42,7 @@ def chernoff_half_width(shape: float, epsilon: float, tail: float) -> int:
     theta = epsilon * _TILTS
     root = math.exp(-epsilon / 2) * np.sinh(theta / 2)
     inner = 1 - 4 * root**2 / math.expm1(-epsilon) ** 2
+    # Above 0 for every θ < epsilon but for rounding near its end.
     usable = inner > 0
     bounds = (math.log(2 / tail) - shape * np.log(inner[usable])) / theta[usable]
     return math.ceil(float(bounds.min()))
@@ -60,8 +62,10 @@ def probabilities(shape: float, epsilon: float) -> NDArray[np.float64] | None:
         return None
     size = 1 << (2 * reach + 1).bit_length()
     frequencies = np.arange(size // 2 + 1) * (2 * math.pi / size)
+    # sin² and log1p: 1 - 2φ cos t + φ² would lose its digits near t = 0, where the function is largest.
     ratio = 4 * math.exp(-epsilon) * np.sin(frequencies / 2) ** 2 / math.expm1(-epsilon) ** 2
     table = np.fft.irfft(np.exp(-shape * np.log1p(ratio)), size)
+    # Rounding leaves entries of about ±1e-17 far out; no probability is negative.
     return np.maximum(table[: size // 2], 0.0)
 
 
@@ -83,6 +87,7 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
     table = probabilities(shape, epsilon)
     if table is not None:  # 1
         inside = table[0] + 2 * np.cumsum(np.append(0.0, table[1:]))
+        # The table's sum may stop just below 1: without the cap a coverage near 1 would run off its end.
         return int(np.searchsorted(inside, min(coverage + TABULATION_ERROR, 1 - TABULATION_ERROR)))
     ratio = math.exp(-epsilon)
     excess = (1 + 4 * ratio + ratio**2) / (2 * shape * ratio)

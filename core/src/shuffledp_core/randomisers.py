@@ -26,6 +26,7 @@ def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
         UsageError: the value is outside the domain. The message names the range only: errors are logged, and the
             value is the user's secret.
     """
+    # To Python True is the integer 1: a device that meant "yes" would answer another question.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
         raise UsageError(f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for no other")
     return spec.sample(value, integers)

@@ -14,6 +14,7 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 
 system_random: RandomBytes = os.urandom
 
+# One read of the source serves thousands of draws: most of them take a single byte.
 _BLOCK = 4096
 
 
@@ -40,11 +41,13 @@ class RandomIntegers:
         while True:
             start, end = self._used, self._used + width
             if end > len(self._block):
+                # What is left of the old block is dropped, not joined to the new one: no byte serves two draws.
                 self._block = self._source(max(_BLOCK, width))
                 start, end = 0, width
             self._used = end
             # One byte, the usual case, is an integer already.
             draw = self._block[start] if width == 1 else int.from_bytes(self._block[start:end], "big")
+            # As many bits as bound - 1 has: more than half of all draws are then accepted.
             draw >>= excess
             if draw < bound:  # a remainder instead would favour small numbers: privacy proofs need the exact law
                 return draw

@@ -21,6 +21,7 @@ def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
 def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> int:
     """Number of true draws among `trials` independent `bernoulli`s, drawn one by one. `ValueError` as there."""
     numerator, denominator = _checked(probability)
+    # Inverting the distribution function would need powers of the probability, hence long integers or floating point.
     return sum(_ratio(numerator, denominator, integers) for _ in range(trials))
 
 
@@ -28,6 +29,8 @@ def bernoulli_exp(gamma: Fraction, integers: RandomIntegers) -> bool:
     """True with probability exp(-gamma), gamma any rational >= 0 (CKS 2020, Algorithm 1). `ValueError` below 0."""
     if gamma < 0:
         raise ValueError(f"gamma must not be negative, not {gamma}")
+    # Algorithm 1 needs γ <= 1: the rest is a product of exp(-1)s. `all` stops at the first failure, so that a large γ
+    # costs about 1.6 draws, not γ of them.
     whole, rest = divmod(gamma.numerator, gamma.denominator)
     return all(_unit_exp(1, 1, integers) for _ in range(whole)) and _unit_exp(rest, gamma.denominator, integers)
 
@@ -49,6 +52,7 @@ def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
         raise ValueError(f"epsilon must be positive, not {epsilon}")
     scale = epsilon.denominator
     while True:
+        # Kept with chance above 1 - 1/e whatever the scale: the time does not grow with the denominator.
         low = integers.below(scale)
         if _unit_exp(low, scale, integers):
             break
@@ -90,6 +94,7 @@ def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) ->
         raise ValueError(f"shares must be at least 1, not {shares}")
     white = 0
     for draw in range(geometric(epsilon, integers)):
+        # (β + s)/(1 + i) with β = 1/shares, in whole numbers; at most 1, because white <= draw.
         white += _ratio(1 + shares * white, shares * (1 + draw), integers)
     return white
 
@@ -118,6 +123,7 @@ def _unit_exp(numerator: int, denominator: int, integers: RandomIntegers) -> boo
 
     The first K at which Bernoulli(γ/K) fails is odd with probability Σ (-γ)^j / j! = exp(-γ).
     """
+    # Trial K is reached with chance γ^(K-1)/(K-1)!, so that there are e trials at most on average.
     trial = 1
     while integers.below(denominator * trial) < numerator:
         trial += 1

@@ -52,6 +52,7 @@ def _(spec: RRShuffle, values: Integers, generator: np.random.Generator) -> Inte
 def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Integers:
     """Discrete Laplace noise is the difference of two geometric numbers."""
     success = -np.expm1(-float(spec.epsilon_geo))
+    # numpy's geometric numbers begin at 1, not 0; in the difference that goes away.
     noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
     return _clamped(spec, values + noise)
 
@@ -59,6 +60,7 @@ def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Int
 @randomise_all.register
 def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> Integers:
     success, share = -np.expm1(-float(spec.noise_epsilon)), 1 / spec.shares
+    # numpy takes a fraction of a success as well: a share is drawn as it is, without the urn of the exact sampler.
     first, second = (generator.negative_binomial(share, success, values.shape) for _ in range(2))
     return _clamped(spec, values + first - second)
 

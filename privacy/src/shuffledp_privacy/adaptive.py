@@ -44,6 +44,7 @@ def _spent(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: f
         found = [_filtered(times, adjacency, epsilon, delta)]
     except CannotCertify as refusal:
         found = [Spent(math.inf, (f"no filter: {refusal}",))]
+    # The first round is chosen without any result, so its own exact ε may use the whole budget (C15).
     if sum(count for _, count in times) == 1:
         only = alone(times[0][0], delta)
         found.append(Spent(only.epsilon, ("C15: the only round so far", *only.basis)))

@@ -132,6 +132,7 @@ def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
     for cost, count in Counter(costs).items():
         setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
         times[Cost(cost.mechanism, setting, cost.delta)] += count
+    # In one order, so that the same account always has the same cached answer and the same roundings.
     return tuple(sorted(times.items(), key=repr))
 
 
@@ -179,11 +180,13 @@ def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Rou
     ordered = sorted(alike, key=epsilon)
     cuts = [len(ordered) * number // MOST_CURVES for number in range(MOST_CURVES + 1)]
     groups = [tuple(ordered[low:high]) for low, high in pairwise(cuts)]
+    # Of that setting only the adjacency counts: each member's curve is computed for its own.
     return [Round(Highest(group), group[0][1], sum(alike[member] for member in group)) for group in groups]
 
 
 def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
     nothing = Spent(math.inf, ("no finite bound: the rounds' deltas together exceed the budget's",))
+    # Exact: a sum of floats might round down to the budget's δ.
     if sum(Fraction(cost.delta) * count for cost, count in times) > Fraction(delta):
         return nothing
     try:

@@ -81,10 +81,12 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     half, drift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
     first = float(log_ndtr(half - drift))
     second = epsilon + float(log_ndtr(-half - drift))
+    # δ is below every double; the smallest of them is an upper bound.
     if first < -745:
         return 5e-324
     # The logarithms carry relative errors, which grow with their size.
     slack = _MARGIN * (1 + abs(first) + abs(second) + epsilon)
+    # e^first (1 - e^(second - first)): the difference of two tiny numbers would be all rounding.
     return min(1.0, math.exp(first) * max(0.0, -math.expm1(second - first)) + 2 * slack * math.exp(first))
 
 

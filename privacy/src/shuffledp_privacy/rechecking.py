@@ -47,6 +47,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
             f"only {epsilon.certified} certified"
         )
+    # Otherwise a guarantee for small changes could pass for one that covers them all.
     if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(claimed.mechanism):
         raise DocumentError(
             f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "
@@ -67,6 +68,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         ("delta with all nodes corrupt", claimed.corrupted.delta, found.corrupted.delta),
         ("standard error", claimed.standard_error, found.standard_error),
     ):
+        # Not `<`: a claim that is not a number must fail as well.
         if not _number(said) >= truth * (1 - SLACK):
             raise DocumentError(
                 f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"

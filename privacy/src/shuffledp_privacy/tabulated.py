@@ -65,6 +65,7 @@ _UPWARD: Final = 1 + 2.0**-50
 @cache
 def fingerprint() -> str:
     """Hex digest of the code that computes tables: one of another version is computed anew."""
+    # numpy and scipy round in their own ways: a table that another version of them computed is not taken over.
     digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
     for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
         digest.update(f"{point.value} {point.dist and point.dist.version}".encode())
@@ -111,6 +112,7 @@ class Tables:
         """All tables but the known ones, as bytes by key."""
         return {
             key: np.concatenate((curve.excess, curve.deltas)).astype("<f8").tobytes()
+            # A copy: another thread may add a table meanwhile.
             for key, curve in tuple(self._kept.items())
             if key not in known
         }
@@ -122,6 +124,7 @@ class Tables:
 
     def _keep(self, key: str, curve: DeltaCurve) -> None:
         while len(self._kept) >= MOST_KEPT:
+            # None: another thread may have dropped the same one.
             self._kept.pop(next(iter(self._kept)), None)
         self._kept[key] = curve
 
@@ -158,6 +161,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
     if pure > reach:
         epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
     deltas = certified_curve(mechanism, setting, distance, epsilons)
+    # Nodes are moved up: since the curve falls, a bound at ε holds at anything above it.
     return DeltaCurve(np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
 
 
@@ -198,6 +202,7 @@ def _(spec: Tabulated, setting: Setting, distance: int, epsilons: NDArray[np.flo
 def _(spec: Highest, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG001
     highest = np.zeros(np.shape(epsilons))
     for mechanism, own in spec.members:
+        # A round whose domain ends earlier takes its largest change (C7).
         curve = certified_curve(Tabulated(mechanism), own, max(1, min(distance, mechanism.domain - 1)), epsilons)
         highest = np.maximum(highest, curve)
     return highest

@@ -155,6 +155,7 @@ def _attained(rounds: list[Round], delta: float) -> float:
     found = 0.0
     for item in rounds:
         try:
+            # All rounds together show what this one shows, and more.
             found = max(found, epsilon_bounds(item.spec, item.setting, delta).attained)
         except (CannotCertify, UsageError):
             continue

@@ -216,6 +216,7 @@ def _refined(found: Guarantee, certified: Certified, floor: float) -> list[_Poin
 def _right(found: Guarantee) -> float:
     seen = [value for value in (found.certified, found.attained, found.published) if value]
     right = 1.5 * max(seen, default=found.corrupted or 1.0)
+    # Beyond ε_L nothing changes any more.
     return right if found.corrupted is None else min(right, 1.08 * found.corrupted)
 
 
@@ -224,6 +225,7 @@ def _steepest(points: list[_Point], floor: float, right: float) -> int | None:
 
     def fall(index: int) -> float:
         left, after = points[index], points[index + 1]
+        # A jump stays steep however close its points are: it would use up all points.
         if after.epsilon - left.epsilon < 2e-3 * right:
             return 0.0
         return max(_fall(left.certified, after.certified, floor), _fall(left.attained, after.attained, floor))
@@ -244,6 +246,7 @@ def _point(found: Guarantee, certified: Certified, epsilon: float) -> _Point:
     asked = found.plan
     setting = asked.setting
     if asked.all_corrupt:
+        # Without a shuffle the others' messages are known: it is as if this user were alone.
         setting = Setting(setting.users, 1, setting.adjacency, setting.max_distance)
     try:
         single = delta_bounds(asked.spec, setting, epsilon)
@@ -263,6 +266,7 @@ def _certified_at(found: Guarantee) -> Certified:
     if asked.setting.adjacency is Adjacency.METRIC:
         return _staircase(found, local)
     try:
+        # Any δ will do for the grid, and a pure plan names none.
         composed = compose_curves([Repeated(_any_distance(asked), asked.rounds)], asked.delta or 1e-6)
     except CannotCertify:
         return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0

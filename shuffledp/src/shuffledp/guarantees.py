@@ -242,10 +242,12 @@ def _composed(plan: Plan, single: Bounds) -> _Found:
 
 def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
     """Every node corrupt: ε_L is the guarantee; what shuffled messages give away, these give away too."""
+    # ε_L is stated at a δ of its own, which must fit into the plan's.
     certified = local.epsilon if local.delta <= plan.delta else math.inf
     basis = ["every node is corrupt, so nothing is shuffled: the certified epsilon is the local one, eps_L"]
     if math.isinf(certified):
         basis.append(f"no finite epsilon can be certified at delta {plan.delta:g} without a shuffler")
+    # One honest user: what the others sent is known, and can be taken away.
     alone = Setting(plan.setting.users, 1, plan.setting.adjacency, plan.setting.max_distance)
     attained = shuffled.attained or 0.0
     try:
@@ -269,6 +271,7 @@ def _nodes(plan: Plan) -> tuple[str, ...]:
 
 def _gain(plan: Plan, local: CorruptedBounds, found: _Found) -> tuple[str, ...]:
     """A warning where shuffling certifiably adds nothing to what each user has alone."""
+    # 1e-6 is the width to which an analysis inverts its curve: closer than that is no better.
     if plan.all_corrupt or math.isinf(found.certified) or found.certified < local.epsilon * (1 - 1e-6):
         return ()
     padding = getattr(plan.spec, "padding", None)

@@ -76,8 +76,10 @@ class Keys:
     def certificate(self, signed: Signed) -> Certificate:
         """The certificate, if the accountant signed it. Raises `DocumentError`s as `verify`."""
         if self.roster is None:
+            # A bare key knows no names: the signer may call itself anything.
             return verify_signed(signed, Certificate, signed.signer, self.accountant)
         claimed = verify_from(self.roster.accountant, signed, Certificate)
+        # One identity key may stand in several rosters; a certificate counts in its own deployment only.
         if claimed.deployment != self.roster.deployment:
             raise ForeignDocumentError(
                 f"the certificate is of deployment {claimed.deployment!r}, the roster of {self.roster.deployment!r}"
@@ -91,6 +93,7 @@ class Keys:
     def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
         """A document of the node that it names as its signer; needs the roster."""
         node: Party = self._roster(signed).party(signed.signer)
+        # Every party of the roster can sign: the analyst's or the accountant's word must not pass for a node's.
         if node.role != Role.NODE:
             raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is no node")
         return verify_from(node, signed, model)
@@ -180,6 +183,7 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
     try:
         signed = Signed.from_bytes(data)  # 1
     except MalformedDocumentError as error:
+        # An announcement holds signed documents and is not one itself.
         signed = _announced(data, keys, error)
     yield from _inside(signed, keys)  # 2
 
@@ -189,10 +193,12 @@ def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Sign
     try:
         announcement = from_json(data, Announcement)
     except MalformedDocumentError:
+        # What the file was meant to be is unknown: the first refusal is the one that helps.
         raise refusal from None
     expected = document_digest(announcement.manifest)
     for countersigned in announcement.countersignatures:
         said = keys.by_node(countersigned, Countersignature)
+        # Neither may a node sign in another's name, nor a countersignature be moved to another manifest.
         if (said.node, said.manifest_digest) != (countersigned.signer, expected):
             raise ForeignDocumentError(f"the countersignature of {countersigned.signer!r} is for another manifest")
     return announcement.manifest
@@ -225,6 +231,7 @@ def _check_honest(result: Result, keys: Keys) -> None:
         return
     plan, final = keys.certificate(result.plan_certificate), keys.certificate(result.final_certificate)
     losses = Losses(final.dropped, final.invalid)
+    # `recheck` sees one certificate at a time: what the plan promised is known only here.
     most = honest_reports(final.users, plan.users, plan.honest, final.mechanism.messages_per_user, losses)
     if final.honest > most:
         raise DocumentError(
@@ -234,12 +241,14 @@ def _check_honest(result: Result, keys: Keys) -> None:
 
 
 def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
+    # A genuine certificate of another round, with a better ε, would otherwise fit into any document.
     if claimed.round_id != outer.round_id:
         raise ForeignDocumentError(f"the certificate is for round {claimed.round_id}, not {outer.round_id}")
     return claimed
 
 
 def _report(where: str, claimed: Certificate, now: float) -> Checked:
+    # Without the clock: the numbers of an old round are as true as ever, and its period is a line of its own.
     recheck(claimed)  # 3
     epsilon = "no finite epsilon" if claimed.epsilon.certified is None else f"epsilon {claimed.epsilon.certified:.6g}"
     corrupted = claimed.corrupted.epsilon

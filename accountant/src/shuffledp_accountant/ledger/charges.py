@@ -151,6 +151,7 @@ def account_for_reservation(budget: Budget, standing: Standing, asked: Reservati
     """
     with_it = Counter(standing.counted) + Counter([asked.cost])
     used = total(budget, with_it)
+    # Not `>`: an ε that is not a number must be refused as well.
     if not used.epsilon <= budget.epsilon:
         _refuse(budget, standing.counted, asked, used)
     return _account(budget, standing.last_entry + 1, with_it, used)
@@ -171,6 +172,7 @@ def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
 def account_for_settlement(budget: Budget, standing: Standing, charge: Charge, real: Settlement) -> Account:
     """The account with the settled cost in place of the reserved one, even where that overspends the budget."""
     cost, _ = settled_cost(charge, real)
+    # The old cost goes out once: other rounds of the same cost stay.
     times = Counter(standing.counted) - Counter([charge.cost]) + Counter([cost])
     honest, reserved = cost.setting.honest, charge.cost.setting.honest
     why = "further reports may be made up" if honest >= reserved else f"fewer than the {reserved} reserved"
@@ -205,6 +207,7 @@ def _finite(epsilon: float) -> float | None:
 def _refuse(budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent) -> NoReturn:
     already = total(budget, before).epsilon
     single = alone(rebased([asked.cost], budget.adjacency)[0][0], budget.delta)
+    # At this δ no ε would be enough for it, which is another answer than that the budget is used up.
     if math.isinf(single.epsilon):
         raise CannotCertify(
             f"the round has no finite cost at the budget's delta {budget.delta:g} ({'; '.join(single.basis)}): ask "
@@ -224,6 +227,7 @@ def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
     Raises:
         RoundStateError: the round was reserved for another plan, or was released.
     """
+    # A round id stands for one plan: another one under the same id would run without a charge of its own.
     if charge.plan != plan:
         raise RoundStateError(f"round {charge.round_id} was certified for another plan; draw a new round id")
     if charge.state is ChargeState.RELEASED:

@@ -103,6 +103,7 @@ def _parse(url: str) -> URL:
     except ArgumentError as error:
         raise ConfigError("the ledger's URL is not a database URL such as sqlite:///state/ledger.db") from error
     kind = address.get_backend_name()
+    # A ledger in memory would forget at every restart what was spent.
     if kind == "sqlite" and address.database in {None, "", ":memory:"}:
         raise ConfigError("the ledger's SQLite URL names no file; use sqlite:///path/to/ledger.db")
     if kind == "postgresql":
@@ -120,6 +121,7 @@ def _engine(address: URL) -> Engine:
         event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
+        # What the URL itself says goes first.
         patience = {key: value for key, value in _SERVER_PATIENCE.items() if key not in address.query}
         engine = create_engine(address, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=patience)
     except ImportError as error:
@@ -134,6 +136,7 @@ def _create_private(path: Path) -> None:
     """Creates an empty file that only we can read; SQLite gives its companions the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Before SQLite makes it with the process's umask. No O_TRUNC and no O_EXCL: an existing ledger stays as it is.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise ConfigError(f"cannot open the ledger {path}: {error.strerror}; check the path and permissions") from error
@@ -142,6 +145,7 @@ def _create_private(path: Path) -> None:
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself; `_begin_immediate` does
     connection.execute("PRAGMA journal_mode = WAL")
+    # NORMAL, the custom with WAL, may lose the last commits with the power: a certificate would lack its charge.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -162,6 +166,7 @@ def _check_integrity(connection: Connection) -> None:
 def _upgrade(connection: Connection) -> None:
     """Upgrades the schema to this version. Runs in the caller's transaction: all of it happens, or nothing."""
     if connection.dialect.name == "postgresql":
+        # Of two accountants that start at once the second waits, and finds the schema upgraded; a crash frees the lock.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
     config = Config()
     config.set_main_option("script_location", "shuffledp_accountant.ledger:migrations")

@@ -125,6 +125,7 @@ class Ledger:
             if known is not None:
                 return rules.stored_plan_certificate(known, asked.plan)
             place = rules.account_for_reservation(budget, standing, asked)
+            # Signed before the commit, which stores it with the charge: a crash in between leaves neither.
             certificate = certify(place)
             row = _row(asked, place.position.entry, certificate, self._clock())
             if self._commit(asked.population, revision, lambda db: db.execute(insert(charges).values(row))):  # noqa: B023
@@ -230,6 +231,8 @@ class Ledger:
         counting = charges.c.state.in_([ChargeState.RESERVED.value, ChargeState.SETTLED.value])
         alike = select(*_COST, func.count().label("times")).where(mine, counting).group_by(*_COST)
         with failures(), self._engine.begin() as db:
+            # Read first: on PostgreSQL each statement sees what is committed by then, and a change between them must
+            # make the later swap fail.
             revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
             last = db.execute(select(func.max(charges.c.entry)).where(mine)).scalar()
             rows = db.execute(alike).mappings().all()
@@ -243,9 +246,11 @@ class Ledger:
         ours = curves.c.software == fingerprint()
         newest = select(curves.c.key, curves.c.points).where(ours).order_by(curves.c.made_at.desc()).limit(MOST_KEPT)
         with failures(), self._engine.begin() as db:
+            # What other code computed is not what this code would certify: it only takes room.
             db.execute(delete(curves).where(~ours))
             rows = [(str(key), bytes(points)) for key, points in db.execute(newest)]
         self._curves = {key for key, _ in rows}
+        # Oldest first, because the oldest are dropped first.
         TABLES.learn(reversed(rows))
 
     def _store_curves(self) -> None:
@@ -255,6 +260,7 @@ class Ledger:
             return
         try:
             with failures(), self._engine.begin() as db:
+                # Another process on the same database may have stored some of them meanwhile.
                 known = set(db.execute(select(curves.c.key).where(curves.c.software == fingerprint())).scalars())
                 made = {"software": fingerprint(), "made_at": self._clock()}
                 rows = [{"key": key, "points": points, **made} for key, points in new.items() if key not in known]
@@ -338,6 +344,7 @@ def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
         "adjacency": cost.setting.adjacency.value,
         "max_distance": cost.setting.max_distance,
         "delta": cost.delta,
+        # As in certificates, whose JSON has no infinity, null says that there is no bound.
         "epsilon": epsilon if math.isfinite(epsilon) else None,
     }
 

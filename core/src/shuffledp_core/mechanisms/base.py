@@ -107,6 +107,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Counts of each symbol, shape (rounds, alphabet), from answers, shape (rounds, users)."""
         import numpy as np
 
+        # Answers repeat: each distinct one is encoded once, however many users gave it.
         distinct, place = np.unique(answers, return_inverse=True)
         rows = np.array([np.bincount(self.encode(answer), minlength=self.alphabet) for answer in distinct.tolist()])
         counts = np.zeros((len(answers), self.alphabet), dtype=np.int64)
@@ -251,6 +252,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The number of ones: value, noise and padding, clamped to the bits that there are."""
+        # The number of messages is fixed and public: one that followed the noise would show whose noise was large.
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
@@ -262,6 +264,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:
     """Raises `ValueError` unless the parameter is a whole number from `low` to `high`."""
+    # To Python True is an integer; in a signed document it would stand as `true`, not as 1.
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
 
@@ -272,6 +275,7 @@ def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> 
         raise TypeError(f"{name} must be a Fraction, not {value!r}")
     if value <= 0 or (high is not None and value > high):
         raise ValueError(f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}")
+    # Specs come from others: without a limit each draw could be made to work on integers of any length.
     if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
         raise ValueError(f"{name} must be a ratio of integers up to 2^63, not {value}")
 

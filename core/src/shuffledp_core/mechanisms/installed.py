@@ -32,6 +32,7 @@ def _with_installed(ours: Iterable[type[Spec]], points: Iterable[EntryPoint]) ->
             ) from error
         if not (isinstance(spec, type) and issubclass(spec, Spec)):
             raise TypeError(f"the entry point {point.name!r} of {GROUP} names {point.value!r}, which is no Spec")
+        # The tag is what signed documents say, the kind what people say: a mechanism must not have two names.
         if spec.kind in found or spec.__struct_config__.tag != spec.kind:
             raise ValueError(
                 f"{point.value!r}: its kind {spec.kind!r} must be its tag, and no other mechanism's: {', '.join(found)}"

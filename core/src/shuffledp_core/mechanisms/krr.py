@@ -27,6 +27,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
     blanket: Fraction
 
     def __post_init__(self) -> None:
+        # msgspec calls this for decoded specs, too: what comes over the wire is checked before it is sampled from.
         check_whole("symbols", self.symbols, 2)
         check_rational("blanket", self.blanket, Fraction(1))
 
@@ -37,6 +38,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """A symbol: any with probability γ, else the true one."""
+        # Uniform over all symbols, the true one included: what blankets the others must not depend on the value (K1).
         return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
 
     def encode(self, answer: int) -> Sequence[int]:

@@ -77,6 +77,7 @@ class _Search:
         for step in range(_MOST_STEPS):
             if slack > -near or good - bad <= SEARCH_TOLERANCE or self._parameter(good) == self._parameter(bad):
                 break
+            # Every fourth step halves: a curve that bends much cannot hold up the search.
             share = high / (high - low) if math.isfinite(high) and step % 4 != 3 else 0.5
             middle = bad + (good - bad) * min(max(share, 0.02), 0.98)
             value = self._excess(middle)
@@ -131,6 +132,7 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         parameter = _Search(fixed, target).least()
         spec = fixed.build(parameter)
     for attempt in range(_MOST_STEPS):
+        # Pure noise meets every target and answers nothing.
         if math.isinf(standard_error(spec, target.users)):
             raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
         if certified_epsilon_of(spec, target) <= target.epsilon:

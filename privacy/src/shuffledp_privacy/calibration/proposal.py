@@ -121,6 +121,7 @@ def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
     if 2 * half + 1 > LARGEST_TRANSFORM or shape < 1 - 1e-9:
         return None
     points = np.arange(-half, half + 1)
+    # One whole noise is a discrete Laplace law, which is known in closed form.
     if shape <= 1 + 1e-9:
         return NoiseLaw(math.log(math.tanh(noise.rate / 2)) - noise.rate * np.abs(points))
     length = int(fft.next_fast_len(2 * half + 1))

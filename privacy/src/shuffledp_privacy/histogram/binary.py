@@ -53,6 +53,7 @@ class BinaryCompositions:
         self.relative = max(window.error for window, _ in laws) + ROUNDING
         size = max(window.pmf.size for window, _ in laws)
         self.at_least = np.zeros((len(laws), size + 2))
+        # The first column is for s below the window, where P(Z >= s) is 1 but for the tail.
         self.at_least[:, 0] = 1.0
         for row, (window, _) in zip(self.at_least, laws, strict=True):
             row[1 : window.pmf.size + 1] = window.at_least()
@@ -75,6 +76,7 @@ class BinaryCompositions:
         """Upper bound of δ over all compositions, ε >= 0, without the outward margin."""
         alpha, beta, _ = self.law.form(epsilon, self.relative)
         best = self._best(alpha, beta)
+        # One tail times α less another times β: each of them may be off by `errors`.
         return float((best + 1.01 * (alpha + beta) * self.errors).max())
 
     def lower(self, epsilon: float) -> float:

@@ -99,6 +99,7 @@ def two_floats(number: Decimal) -> tuple[float, float]:
 
 def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]:
     """ln(numerator/denominator) of two positive rationals as the sum of two floats."""
+    # The ratio may be 1 + 2e-19: 60 digits still leave 1e-30 of its logarithm.
     digits, ratio = Context(prec=60), numerator / denominator
     return two_floats(digits.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).ln(digits))
 
@@ -173,6 +174,7 @@ class ExactCells:
         """δ of the dataset whose other h - 1 users all hold one third symbol, k >= 3, without the margin (K5)."""
         law = self.law
         alpha, beta, kappa = law.form(epsilon, -ROUNDING)
+        # c = h - a - b - d in K5's form, so that only d is left to be averaged over.
         cheap = law.q / law.p
         x = alpha * self.a - beta * self.b - kappa * cheap * (self.honest - self.a - self.b)
         return self._strangers.positive_part(self, x, kappa * (1.0 - cheap)) / (self.honest * law.q)
@@ -199,6 +201,7 @@ class _Tables:
         """Sum over the cells of weight E[(x - slope c)_+]."""
         if slope <= 0.0:
             return float(cells.weight @ np.maximum(x, 0.0))
+        # c is never negative: cells with x <= 0 add nothing.
         keep = x > 0.0
         row = self.row[keep]
         last = self.mean.shape[1] - 1
@@ -208,6 +211,7 @@ class _Tables:
         left = np.minimum(inside.astype(np.int64), last - 1)
         flat, part = self.mean.ravel(), inside - left
         index = row * self.mean.shape[1] + left
+        # Linear between integers (K2), so that this is exact.
         value = slope * (flat[index] * (1.0 - part) + flat[index + 1] * part)
         beyond = np.maximum(x[keep] - slope * (self.first[row] + last), 0.0)
         return float(cells.weight[keep] @ (value + beyond))
@@ -226,6 +230,7 @@ class GridBlanket:
         self.law, self.honest = law, honest
         tail = tail_of(honest)
         self.table = trinomial_table(honest, law.q, law.ratio, law.ratio_rest, tail)
+        # Independent of a and b by K4, hence binomial by itself.
         self.third = binomial_window(honest, law.others, tail)
         self.outer = self.table.outer + 3 * tail
 

@@ -153,6 +153,7 @@ def _(spec: KRRHistogram, users: int) -> float:
     """Standard error of one count (N_s - n q)/(p - q), at the worst dataset; infinite for γ = 1."""
     law = law_of(spec)
     signal = float(1 - spec.blanket)
+    # The variance N_s p(1-p) + (n - N_s) q(1-q) is linear in N_s, so that an end is the worst.
     spread = max(law.p * (1 - law.p), law.q * (1 - law.q))
     return math.sqrt(users * spread) / signal if signal > 0.0 else math.inf
 
@@ -202,4 +203,5 @@ def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
         if values[index] <= max(floor, NOTHING):
             values[index:] = values[index]
             break
+    # δ falls: where the bound at a smaller ε is better it holds here as well.
     return np.minimum.accumulate(values)

@@ -70,6 +70,7 @@ def _theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float) -> tuple[F
     first = _log_choose(at_x0) + np.arange(at_x0 + 1) * math.log(kappa1)
     sizes = np.arange(rest + 1)
     full = _convolve(first, _log_choose(rest))
+    # C(N-1, j-1), hence shifted by one place and 0 at j = 0.
     hit = _convolve(first, np.append(-np.inf, _log_choose(rest - 1)))
     with np.errstate(divide="ignore"):
         weighted = _convolve(first, np.append(-np.inf, _log_choose(rest - 1)) + np.log(sizes))

@@ -65,6 +65,7 @@ class Clones:
         """Upper bound of δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
         # D̄ - e^ε (1 - D̄) and D̄ e^ε - (1 - D̄), each to 2^-50 of itself.
         alpha = np.maximum(-self.likely * np.expm1(epsilons - self.epsilon0), 0.0)
+        # 2 D̄ - 1 = tanh(ε0/2), which for small ε0 is not a difference of nearly equal numbers.
         beta = self.likely * np.expm1(epsilons) + math.tanh(self.epsilon0 / 2)
         size = self.table.a.size
         chunk = max(1, 1_000_000 // size)

@@ -167,6 +167,7 @@ def _one_bit_delta(spec: OneBitMean, distances: Floats, totals: Floats, margin: 
     losses = np.log1p(distances / spec.max_value * math.expm1(spec.epsilon)) * (1 + margin)
     excess = np.maximum(losses - totals, 0.0)
     totals = np.minimum(totals, losses)
+    # e^L - e^E by expm1: nothing cancels where E is near L.
     return np.exp(totals) * np.expm1(excess) / (math.exp(spec.epsilon) + 1) * (1 + margin)
 
 

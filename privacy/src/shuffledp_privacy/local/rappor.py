@@ -101,6 +101,7 @@ def _curve(spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], 
     log_choose = np.array([math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)])
     true_bits = np.exp(log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log1p(-high))
     fake_bits = np.exp(log_choose + ones * math.log(low) + (spec.hashes - ones) * math.log1p(-low))
+    # The law of A - B of C10, from -h to h.
     differences = np.correlate(true_bits, fake_bits, mode="full")
     one_bit = rappor_epsilon(spec) / (1 + ROUNDING) / spec.hashes
     losses = one_bit * np.arange(-spec.hashes, spec.hashes + 1) * (1 + margin)

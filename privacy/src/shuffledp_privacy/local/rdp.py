@@ -37,6 +37,7 @@ def _log_rare(epsilon0: float, reports: int, rate: float, order: int) -> float:
     log_power = order * math.log1p(grown)
     rest = -math.log1p(order * grown) if order * grown > 0 else 0.0
     gap = log_power + rest
+    # Beyond 30 the 1 in e^gap - 1 is below 1e-13 of it.
     excess = math.log1p(order * grown) + (gap if gap > 30 else math.log(max(math.expm1(gap), 1e-300)))
     return excess - (reports - 1) / (8 * math.exp(epsilon0))
 

@@ -29,6 +29,7 @@ class BitSum:
     def saddle(self, threshold: Floats) -> Floats:
         """The tilt with the given mean, from the quadratic equation for e^s."""
         bits, product = self.zeros + self.ones, self.flip * (1 - self.flip)
+        # At the ends of the support the tilt would be infinite; any tilt is sound.
         wanted = np.clip(threshold, np.minimum(0.4, 0.4 * bits), np.maximum(bits - 0.4, 0.6 * bits))
         square, rest = self.flip**2, (1 - self.flip) ** 2
         linear = self.zeros * square + self.ones * rest - wanted * (square + rest)
@@ -50,6 +51,7 @@ class BitSum:
         step = np.expm1(tilt)
         inner = (1 - self.flip) * step
         direct = np.log(self.flip + (1 - self.flip) * np.exp(tilt))
+        # log1p keeps the digits of a small argument, and loses them where it comes near to -1.
         second = np.where(inner < -0.5, direct, np.log1p(np.maximum(inner, -0.75)))
         return np.asarray(self.zeros * np.log1p(self.flip * step) + self.ones * second, dtype=np.float64)
 

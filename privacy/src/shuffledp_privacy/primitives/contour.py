@@ -81,6 +81,7 @@ def log_cdf(law: TiltedLaw, threshold: Floats) -> LogValues:
     middle = np.ceil(law.mean(np.zeros_like(tilt)))
     sure = (threshold > middle) & (tilt > 0) & (law.cumulant(tilt) - tilt * threshold < -NEGLIGIBLE)
     found = _evaluate(law, np.where(sure, middle, threshold), cumulative=True)
+    # -1e-17 is below ln(1 - e^-42).
     return LogValues(np.where(sure, -1e-17, found.low), np.where(sure, 0.0, np.minimum(found.high, 0.0)))
 
 
@@ -102,6 +103,7 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     period = _period(law, threshold, tilt, scale, cumulative=cumulative)
     nodes = _node_counts(law, tilt, period)
     value, error = np.empty_like(threshold), np.empty_like(threshold)
+    # Rows of like size share a block: each is padded to the longest row in it.
     order = np.argsort(nodes, kind="stable")
     start = 0
     while start < len(order):
@@ -173,6 +175,7 @@ def _sum(
     slack = UNIT * condition * (_ROUNDING + 8 * (size + np.abs(shift)) + 16 * NEGLIGIBLE)
     term = weight * np.exp(1j * (phase - shift))
     if cumulative:
+        # 1 - e^(s+iθ) without cancellation at small tilts, where the pole is near.
         pole = -np.expm1(column + 1j * angle)
         term, weight = term / pole, weight / np.abs(pole)
     error = (weight * slack).sum(axis=1) / period

@@ -46,6 +46,7 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
     check_delta(delta)
     if upper(0.0) <= delta:
         return 0.0
+    # The ceiling itself is not evaluated: it holds at δ = 0, whatever a bound of the shuffle says there.
     bad, good = 0.0, ceiling
     if math.isinf(ceiling):
         good = 1.0
@@ -90,6 +91,7 @@ def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[floa
         if right - left <= TOLERANCE * right:
             break
         edge = 0.45 * TOLERANCE * right
+        # While δ at the right end is far too small, or rounds to 0, a secant through it would hardly move.
         if low < -4 * abs(goal) - 10:
             middle = left + (right - left) * (0.1 if step < 6 else 0.5)
         elif step % 8 == 7:
@@ -100,6 +102,7 @@ def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[floa
         side = 1 if value > delta else -1
         if side > 0:
             left, high = middle, _log(value) - goal
+            # Illinois: an end that stays has its value halved, or false position would only ever move the other one.
             low = low / 2 if last > 0 else low
         else:
             right, low = middle, _log(value) - goal

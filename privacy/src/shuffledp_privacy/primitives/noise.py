@@ -65,6 +65,7 @@ class SgdlLaw:
     @property
     def rest(self) -> float:
         """1 - φ."""
+        # Exact for φ >= 1/2 (Sterbenz), which is where a difference could lose digits.
         return 1.0 - self.ratio
 
     def saddle(self, threshold: Floats) -> Floats:
@@ -72,6 +73,7 @@ class SgdlLaw:
         size = np.abs(threshold)
         square = self.ratio * self.ratio
         difference = self.rest * (1.0 + self.ratio)
+        # Solved for |t|, with the sign put back: all terms are then positive, and none cancels.
         root = np.sqrt((size * difference) ** 2 + 4 * square * self.shape**2)
         above = np.log((size * (1.0 + square) + root) / (2 * self.ratio * (self.shape + size)))
         return np.asarray(np.sign(threshold) * np.maximum(above, 0.0), dtype=np.float64)
@@ -156,6 +158,7 @@ class ShiftedPair:
 
     def guess(self, epsilon: Floats) -> Floats:
         """Midpoint of the tilted means at s = -E/d."""
+        # Inside the range of tilts: at its end the tilted mean is infinite.
         tilt = -np.minimum(epsilon / self.distance, 0.999 * self.law.room(np.zeros(1), 1))
         return self.law.mean(tilt) + 0.5 * self.distance
 
@@ -231,6 +234,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
         # table only the pure guarantee is certified.
         needed = table_length(1.0, ratio)
         return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
+    # Only r < 1 is still so wide here: it is not log-concave, and the contour pairs rest on S1, which needs that.
     if needed > LONGEST_SMALL_TABLE:
         raise CannotCertify(
             f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about {needed} relevant "
@@ -242,6 +246,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
 def table_length(shape: float, ratio: float) -> int:
     """Length of a table beyond which less than e^-100 remains: Chernoff's bound at nine tenths of the largest tilt."""
     rate = -math.log(ratio)
+    # 1.7 is above -ln(1 - 0.9²) = 1.66, the cumulant for each unit of r at that tilt for small ε, where it is largest.
     return math.ceil((100.0 + 1.7 * shape) / (0.9 * rate)) + 8
 
 

@@ -155,10 +155,12 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     edge = _last_at_least(pair, epsilon)
     first, second = pair.cdf(edge.last)
     lack = np.clip(epsilon - edge.inside.low, 0.0, 50.0)
+    # S4 charges 1 - e^-η of the mass, which is at most η and at most 1.
     excess = np.clip(edge.outside.high - epsilon, 0.0, 1.0)
     error = np.expm1(lack) + excess
     with np.errstate(over="ignore"):
         # Any threshold gives a true lower bound; the upper one is charged below for a threshold that is not the best.
+        # The cap at e^700 only avoids an overflow: what is subtracted exceeds 1 by far in either case.
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0))
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
     upper += error * _mass_in_doubt(pair, epsilon, edge.last, error > _UNNOTICED * upper) + TINY
@@ -183,6 +185,7 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
     for overshoot in _OVERSHOOTS:
         if not open_rows.size:
             break
+        # The last summand is for a root at 0, which has no relative enlargement.
         trial = solved[open_rows] * (1.0 + overshoot) + 1e-15
         upper = hockey_stick(pair.rows(open_rows), trial).upper
         with np.errstate(over="ignore", invalid="ignore"):
@@ -200,6 +203,7 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
     nearly quadratic in E, and then on HS.
     """
     slope = pair.shift() / np.maximum(pair.spread(), 1e-3)
+    # About the root for a Gaussian pair of this shift.
     start = slope * (0.5 * slope + 0.85 * np.sqrt(-np.log(delta)))
     epsilon, attained = _solve(pair, delta, np.zeros_like(cut), start, logarithmic=True)
     if not (cut > 0).any():
@@ -221,7 +225,9 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
         now, goal = epsilon[active], delta[active]
         found = hockey_stick(pair.rows(active), now)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # HS_E is at least P - e^E Q at any threshold: no E below ln((P - δ)/Q) meets δ. That is what is attained.
             gain = np.log(np.exp(found.first.low) - goal) - found.second.high
+            # Newton in x = e^E: at a fixed threshold P - x Q + c(1 + x) is linear in x, a tangent of the convex bound.
             top = np.exp(found.first.high) + cut[active] - goal
             bottom = np.exp(found.second.low) - cut[active]
             step = np.log(top) - np.log(bottom)

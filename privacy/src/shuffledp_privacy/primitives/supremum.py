@@ -59,6 +59,7 @@ class Boxes:
 
     def cut(self, compositions: int) -> Boxes:
         """Halves each box on the side where more is lost: ln d, or half the share of compositions."""
+        # Over d in a..b the bound E(b)/a is loose by up to b/a (S5).
         along = np.log(self.d_high / self.d_low)
         across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)
         by_d = (self.d_high > self.d_low) & ((along >= across) | (self.j_low == self.j_high))
@@ -72,6 +73,7 @@ class Boxes:
 
 def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) -> Boxes:
     """A first cover of low..high times 0..compositions."""
+    # In geometric steps: what a box loses is about the ratio of its ends.
     edges = np.unique(np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])).astype(np.int64)
     lines = np.unique(np.round(np.linspace(0, compositions + 1, blocks + 1))).astype(np.int64)
     d = np.repeat(np.arange(len(edges) - 1), len(lines) - 1)

@@ -44,6 +44,7 @@ class NoiseTable:
     def at_least(self, point: Floats) -> LogValues:
         """ln P(Y >= m) for any integer m."""
         right = self._extended(self.log_tail, np.maximum(point, 0.0))
+        # By symmetry 1 minus the other tail, which is below 1/2, so that log1p loses no digits.
         inner = self._extended(self.log_tail, np.maximum(1.0 - point, 0.0))
         with np.errstate(divide="ignore"):
             low = np.log1p(-np.exp(np.minimum(inner.high, -1e-300)))
@@ -79,10 +80,12 @@ class NoiseTable:
         """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""
         peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
         left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
+        # Beyond d/2 the ratio is at most 1 (S2(e)).
         right = self._edge(steps, epsilon, 1, np.floor(steps / 2))
         inner_low = -np.expm1(np.logaddexp(self.at_least(left + 1).high, self.at_least(right + 1).high))
         inner_high = -np.expm1(np.logaddexp(self.at_least(left + 1).low, self.at_least(right + 1).low))
         near, far = self.at_least(steps - right), self.at_least(steps + left + 1)
+        # Where the two tails agree in all digits their difference is lost; one point of the run is still there.
         single = self.mass(steps - right).low
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             other_low = np.fmax(near.low + np.log1p(-np.exp(far.high - near.low)), single)
@@ -90,6 +93,7 @@ class NoiseTable:
             other_high = near.high + np.log1p(-np.exp(far.low - near.high))
             minus_high = np.exp(np.minimum(epsilon + other_high, 700.0)) * (1.0 + 1e-12)
         upper = inner_high - minus_low + 4 * self.margin + 8 * UNIT + TINY
+        # Above the largest log ratio no point counts (S2(e)); `TINY` stays for what the table leaves out.
         upper = np.where(epsilon > peak, TINY, np.clip(upper, 0.0, 1.0))
         lower = np.clip(inner_low - minus_high - 8 * UNIT, 0.0, 1.0)
         return upper, lower
@@ -120,6 +124,7 @@ class NoiseTable:
         for _ in range(48):
             middle = 0.5 * (certified + high)
             good = self._total(distance, middle, clamped) <= delta
+            # Only an E whose bound was seen to be small enough gets here: rounding may make the bound wobble.
             best = np.where(good, np.minimum(best, middle), best)
             certified, high = np.where(good, certified, middle), np.where(good, middle, high)
             middle = 0.5 * (attained + low)
@@ -188,6 +193,7 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m ratios make
     P(m), so the margin is the number of points times the largest error. Source: Propositions S2 and S3.
     """
+    # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where the table ends.
     first = length + math.ceil(40.0 / -math.log(ratio))
     ratios, tails, worst = _recurrence(shape, ratio, first, length)
     logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
@@ -195,6 +201,7 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     sums = UNIT * (length * 2.0 + 4 * float(np.abs(logs[-1])) * math.sqrt(length))
     margin = (first + 2) * (worst + 4 * UNIT) + sums + 16 * UNIT
     log_pmf = logs - total
+    # The table is cached and shared: nobody may write to it.
     log_pmf.setflags(write=False)
     log_tail = log_pmf + np.log(tails)
     log_tail.setflags(write=False)
@@ -206,6 +213,7 @@ def _recurrence(shape: float, ratio: float, first: int, length: int) -> tuple[Fl
     ratios, tails = np.zeros(length + 1), np.ones(length + 1)
     square = 1.0 + ratio * ratio
     below = 1.0 - shape
+    # Far out the ratio is close to φ (S2(b)), and a tail of ratios φ is a geometric series.
     following, stack = ratio, 1.0 / (1.0 - ratio)
     error, worst = abs(below) / first, 0.0
     for m in range(first, 0, -1):  # downward, where the recurrence contracts; upward the other solution would take over

@@ -33,6 +33,7 @@ MAX_TRIALS = 4 * 10**18
 
 def up(value: float) -> float:
     """Rounds a certified number outward: never below the exact one. Any non-negative value."""
+    # Among the smallest doubles the factor alone would change nothing.
     return math.nextafter(value * (1.0 + MARGIN), math.inf) if value > 0.0 else 0.0
 
 
@@ -57,6 +58,7 @@ def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple
         raise UsageError(f"tail must be between 0 and 1, not {tail}")
     mean = trials * probability
     log_tail = -math.log(tail)
+    # The t at which Bernstein's exponent t²/(2(v + t/3)) is -ln tail.
     reach = log_tail / 3 + math.sqrt(log_tail * log_tail / 9 + 2 * mean * (1.0 - probability) * log_tail)
     # One more on each side covers the rounding of the mean, at most trials * 2^-52.
     slack = 1 + math.ceil(trials * 2.0**-50)
@@ -116,6 +118,7 @@ def binomial_window(trials: int, probability: float, tail: float = TAIL, complem
         return Window(trials if probability > 0.0 else 0, np.ones(1), 0.0, 0.0)
     mode = min(max(math.floor((trials + 1) * probability), low), high)
     odds = probability / rest
+    # From the mode outward every logarithm is at most 0: nothing overflows, and nothing cancels.
     above = np.arange(mode, high, dtype=np.float64)
     below = np.arange(mode, low, -1, dtype=np.float64)
     right = np.cumsum(np.log((trials - above) / (above + 1.0) * odds))
@@ -148,6 +151,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
         return Window(start, np.convolve(left.pmf, right.pmf), tail, relative), 0.0
     points = 1 << (size - 1).bit_length()
     product = np.fft.rfft(left.pmf, points) * np.fft.rfft(right.pmf, points)
+    # No true entry is negative, so 0 is nearer to it than what rounding left.
     pmf = np.maximum(np.fft.irfft(product, points)[:size], 0.0)
     norms = (float(np.linalg.norm(left.pmf)), float(np.linalg.norm(right.pmf)))
     steps = points.bit_length() - 1
@@ -155,6 +159,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
     # Far entries hold rounding noise only: an end that carries next to nothing is left out.
     low = int(np.searchsorted(np.cumsum(pmf), error / 16))
     high = size - int(np.searchsorted(np.cumsum(pmf[::-1]), error / 16))
+    # The transform's error, an eighth of it for the two ends that were cut off, and a little for roundings.
     return Window(start + low, pmf[low:high], tail, relative), 1.2 * error
 
 

@@ -170,8 +170,10 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
 
 def _row_table(law: Window, step: int, columns: int) -> Floats:
     """E[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive terms."""
+    # Past the window the law is complete, and the mean grows with slope 1.
     at_most = np.ones(columns * step)
     at_most[: law.pmf.size] = law.at_most()
+    # E[(t+1 - b)_+] exceeds E[(t - b)_+] by P(b <= t): no products, no differences.
     mean = np.concatenate([np.zeros(1), np.cumsum(at_most)[:-1]])
     before = np.concatenate([np.zeros(1), at_most[:-1]])
     return np.stack([mean[::step], before[::step], at_most[::step]])

@@ -170,6 +170,7 @@ def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
         return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+    # C12: for log-concave noise alone one composition, at the largest distance, takes the place of all.
     shifts = _shifts(rounds, d_max)
     if shifts is not None:
         return shifts.epsilon(delta, steps)
@@ -201,6 +202,7 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
     """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
     total = sum(r.times for r in rounds)
     share = among_rounds(delta, total)
+    # Below 1e-12 no single round is certified.
     if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
         return math.inf
     try:
@@ -216,6 +218,7 @@ def _pure(item: Round) -> float:
     # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
     if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
         return found
+    # Another user may be drawn in the changed one's place, with any value (C5).
     anyone = _pure_unsampled(item.spec, replace(item.setting, max_distance=None))
     return min(found, subsampled_epsilon(anyone, item.rate))
 
@@ -264,6 +267,7 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
     except CannotCertify as refusal:
         reason = str(refusal)
     shared = _by_shares(rounds, delta)
+    # Each holds for these rounds at this δ, so the least does (C6).
     best = min(added, shared, convolved)
     if math.isinf(best):
         raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
@@ -295,6 +299,7 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
     _adjacency(rounds)
     rounds = _at_common_distance(rounds)
     best, basis = _certified(rounds, delta)
+    # A round on a subset attains less than its analysis says: the changed user may not be drawn.
     attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
     return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
 

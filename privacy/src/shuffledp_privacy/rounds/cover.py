@@ -18,6 +18,7 @@ def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> fl
     heap: list[tuple[float, int, int]] = []
     low = 1
     while low <= d_max:
+        # Each interval bounds E(d)/d by E_b/a, which is loose by less than 2 here (C7).
         high = min(2 * low - 1, d_max)
         heapq.heappush(heap, (-ceiling(low, high), low, high))
         low = high + 1

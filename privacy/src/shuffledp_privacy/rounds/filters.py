@@ -47,6 +47,7 @@ class DeltaCurve:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of δ at ε (nats, >= 0), by chords."""
+        # Down: the curve falls.
         excess = math.expm1(min(epsilon, 700.0)) * (1 - 2.0**-50)
         return min(1.0, float(np.interp(excess, self.excess, self.deltas)) * UPWARD)
 
@@ -57,6 +58,7 @@ class DeltaCurve:
         slopes = np.append((values[:-1] - values[1:]) / (at[1:] - at[:-1]), 0.0)
         # Both ends of each piece lie under its line, whatever the rounding of the slope.
         ends = np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:]) * UPWARD
+        # From c - m (e^ε - 1) to c - m e^ε.
         return slopes, (np.append(ends, values[-1]) + slopes) * UPWARD
 
 
@@ -66,6 +68,7 @@ def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]
     for i, (x, y) in enumerate(zip(xs.tolist(), ys.tolist(), strict=True)):
         while len(kept) >= 2:
             a, b = kept[-2], kept[-1]
+            # A comparison that rounding gets wrong keeps or drops a node; C3 holds with either.
             if (ys[b] - ys[a]) * (x - xs[b]) < (y - ys[b]) * (xs[b] - xs[a]):
                 break
             kept.pop()
@@ -82,9 +85,11 @@ def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
 
     def fits(s: float) -> bool:
         leaked = leak * s * (1 - 2.0**-50)
+        # Such a leak shows everything, so it dominates every curve.
         if leaked >= 1:
             return True
         above = (intercepts - leaked) / (1 - leaked) * UPWARD
+        # A line with b <= 0 lies below the leak itself (C14).
         binding = above > 0
         if not binding.any():
             return True
@@ -119,6 +124,7 @@ def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
 
 def _least(fits: Callable[[float], bool], most: float) -> float:
     """Smallest positive x for which a monotone condition holds, from above; `math.inf` beyond `most`."""
+    # Bisected in ln x: costs differ by dozens of orders of magnitude.
     low, high = -60.0, math.log(most)
     if not fits(math.exp(high)):
         return math.inf
@@ -170,6 +176,7 @@ class Filters:
         parts = among_filters(delta)
         kept = parts.gaussian - parts.leak
         # The largest total cost that this filter admits; the leak is spread evenly over it.
+        # In σ² = 1/s, whose least value is found from above, so that s errs downward.
         most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
         return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
@@ -181,6 +188,7 @@ class Filters:
         """Total ε of rounds of this total price, and its proposition; at most `epsilon` where a filter admits it."""
         leaked = total.gaussian * self.gaussian_leak * UPWARD
         gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
+        # Each filter guarantees ε at its own part of δ, so that any one of them may admit (C15).
         if gaussian <= total.pure:
             return gaussian, "C14: filter, each round counted as a Gaussian mechanism"
         return total.pure, "C15: filter, pure guarantees added"

@@ -53,6 +53,7 @@ def _reach(curve: Curve, tail: float) -> float:
     probes = _PROBES
     for _ in range(2):
         deltas = curve(probes)
+        # A curve may level off above `tail`, at the δ that clamping leaves.
         enough = max(tail, 1.01 * float(np.min(deltas)))
         first = int(np.argmax(deltas <= enough))
         probes = np.linspace(probes[first - 1] if first else 0.0, probes[first], 8)
@@ -66,6 +67,7 @@ def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
         while len(kept) >= 2:
             a, b = kept[-2], kept[-1]
+            # A comparison that rounding gets wrong keeps or drops a node; C3 holds with either.
             if (ys[b] - ys[a]) * (x - xs[b]) < (y - ys[b]) * (xs[b] - xs[a]):
                 break
             kept.pop()
@@ -92,6 +94,7 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     above = _nodes(top)
     epsilons: NDArray[np.float64] = gap * above.astype(np.float64)
     # The truth falls in ε: where a bound at a smaller ε is better, it holds here as well.
+    # Evaluated a little to the left: a node's rounding must not lower its bound (C4).
     upper = np.minimum.accumulate(np.clip(item.curve(epsilons * (1 - ROUNDING)), 0.0, 1.0))
     nodes = np.concatenate((-above[:0:-1], above))
     deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
@@ -102,6 +105,7 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     drops, steps = np.diff(deltas), gap * np.diff(nodes)
     left = np.append(1 - deltas[0], drops / np.expm1(-steps))
     right = np.append(drops / np.expm1(steps), 0.0)
+    # `right` is at most 0, so left - right is the a + b of C4, to which the rounding of the difference is relative.
     masses = np.maximum(left + right, 0.0) + MASS_ROUNDING * (left - right)
     shown = masses > 0
     return LossLaw(nodes[shown], masses[shown], float(deltas[-1]), item.times)

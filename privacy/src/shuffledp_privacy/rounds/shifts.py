@@ -36,6 +36,7 @@ def _(spec: GeoShuffle, setting: Setting) -> NoisySum | None:
 @noisy_sum.register
 def _(spec: SGDLShuffle, setting: Setting) -> NoisySum | None:
     found = sgdl.noisy_sum(spec, setting)
+    # Less than one whole noise has a spike at 0, and its largest distance need not be the worst.
     return found if found.log_concave else None
 
 
@@ -64,6 +65,7 @@ class Shifts:
         Raises:
             CannotCertify: clamping alone costs δ, or δ is too small to be resolved.
         """
+        # Clamping is paid once, in δ; the rest is for the noises as if nobody were clamped (C12).
         left = left_of(delta, self.lost)
         if left <= 0:
             raise CannotCertify(f"clamping alone costs more than delta {delta:g}; take more padding")
@@ -71,6 +73,7 @@ class Shifts:
 
     def delta(self, epsilon: float, resolved: float, steps: int) -> float:
         """δ for every distance at ε per unit, rounded up; `resolved` is the δ at which the grid is good."""
+        # Down: the δ of a smaller ε is larger.
         total = epsilon * self.sums[0].d_max * (1 - 2.0**-51)
         return min(1.0, (self.composed(resolved, steps).delta(total) + self.lost) * (1 + 2.0**-51))
 
@@ -79,6 +82,7 @@ def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shif
     """The rounds (spec, setting, times) as log-concave noise at d_max; None where one of them is something else."""
     sums = []
     for spec, setting, _ in rounds:
+        # C12 shifts all rounds by the same distance; a smaller domain ends before it.
         if int(getattr(spec, "domain", 1)) - 1 < d_max:
             return None
         found = noisy_sum(spec, Setting(setting.users, setting.honest, setting.adjacency, d_max))

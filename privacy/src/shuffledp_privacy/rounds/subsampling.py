@@ -58,6 +58,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
             # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
             grown = np.expm1(np.minimum(epsilons, 700.0))
             replaced = others * grown / (grown + gamma) * (1 + ROUNDING)
+            # The second bound is γ f(u): joint convexity, with those subsets in common that miss the changed user (C5).
             near = np.minimum(near + replaced * np.maximum(anyone(inner) - near, 0.0), curve(epsilons))
         amplified: NDArray[np.float64] = gamma * near * (1 + ROUNDING)
         return np.minimum(amplified, 1.0)
@@ -72,6 +73,7 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
         UsageError: if the rate is not in (0, 1].
     """
     check_rate(rate)
+    # e^ε overflows; what is given up is amplification, not soundness.
     if epsilon > 700:
         return epsilon
     amplified = float(np.log1p(float(rate) * np.expm1(epsilon)))

@@ -93,6 +93,7 @@ class _Tail:
     def delta(self, epsilon: float, log_moment: float) -> float:
         """Upper bound of δ at ε; 1 below the window of a tilted law."""
         losses = self.losses
+        # Below the window of a tilted law the masses are not there, however large they are untilted (C4).
         if self.theta > 0 and epsilon < losses[0]:
             return 1.0
         # ε moved down, every loss up: their rounding can only raise δ.
@@ -144,6 +145,7 @@ class Composed:
         goal = math.log(delta)
         # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at the wanted δ.
         theta = self._solve(lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta))
+        # From the largest finite loss on only infinite ones count, whatever the transform's error is.
         best = self._largest_loss if self._infinite <= delta else math.inf
         for _ in range(TRIES):
             moments = self._moments(theta)
@@ -188,6 +190,7 @@ class Composed:
         for law in self.laws:
             losses = self.gap * law.nodes
             exponents = theta * losses + np.log(law.masses)
+            # Taken out first: the steps of `_window` go beyond the largest tilt, where e^(θ loss) may overflow.
             top = float(exponents.max())
             tilted = np.exp(exponents - top)
             total = float(tilted.sum())
@@ -249,6 +252,7 @@ class Composed:
         circle = np.maximum(np.fft.irfft(product, points), 0.0)
         window = circle[(first + np.arange(size)) % points]
         weights = np.exp(np.minimum(moments.log - theta * (self.gap * (first + np.arange(size))), 700.0))
+        # The slack is Cauchy and Schwarz on the transform's error, with (1 - e^-y) e^(-θy) <= 1/(1+θ) (C4).
         return _Tail(
             first,
             self.gap,

@@ -107,6 +107,7 @@ def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> Clamp
     eta = 16 * UNIT * math.log2(points)
     norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()))
     error = (honest + 4) * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
+    # With a larger error the events show nothing at a small δ; the coupling of S6 then stands in.
     return ClampedSum(user, points, others, error) if error < 1e-3 else None
 
 

@@ -63,6 +63,7 @@ def sgdl_tail(noise_epsilon: Fraction, shares: int, padding: int) -> float:
 
 def _power(epsilon: Fraction, exponent: int) -> float:
     """Power φ^exponent, rounded up, never 0."""
+    # The rounding of the exponent grows with its size, and is a relative error of the power.
     size = float(epsilon) * exponent
     return math.exp(-size) * (_OUTWARD + size * 1e-15) + _UNDERFLOW
 
@@ -71,6 +72,7 @@ def _any(tail: float, honest: int) -> float:
     """Probability 1 - (1 - tail)^honest of any clamping, rounded up."""
     if tail >= 1.0:
         return 1.0
+    # Computed as 1 - (1 - tail)^honest, a tail below 1e-16 would say that nobody is ever clamped.
     return min(1.0, -math.expm1(honest * math.log1p(-tail)) * _OUTWARD)
 
 
@@ -83,6 +85,7 @@ def sgdl_any_clamped(noise_epsilon: Fraction, shares: int, padding: int, honest:
     """Probability δ1 = P(some honest |N_i| > c) for sgdl-shuffle noise, rounded up. Source: Propositions S6 and S7."""
     groups = -(-honest // shares)
     together = 2.0 * groups * _power(noise_epsilon, padding + 1)
+    # Both hold: the exact tail of every share, and the union bound over whole noises (S7).
     return min(_any(sgdl_tail(noise_epsilon, shares, padding), honest), together)
 
 

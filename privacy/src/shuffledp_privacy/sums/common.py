@@ -87,6 +87,7 @@ class NoisySum:
             return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
+            # Elsewhere a smaller E' could gain two thousandths at most.
             grown = np.flatnonzero(self.clamped * np.exp(epsilon) > 1e-3 * total)
         if grown.size:
             total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
@@ -94,6 +95,7 @@ class NoisySum:
             alone = self.pure * distance
             with np.errstate(over="ignore"):
                 cost = self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12) if self.clamped > 0 else 0.0 * alone
+            # From the pure ε of a whole noise on only clamping costs anything (S6 with E' = `alone`).
             total = np.where(epsilon >= alone, np.minimum(total, cost), total)
         return np.clip(total, 0.0, 1.0)
 
@@ -119,6 +121,7 @@ class NoisySum:
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
         """Smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
         low = np.zeros_like(epsilon)
+        # Beyond E = -ln δ1 the clamping term alone is 1.
         high = np.minimum(epsilon, -math.log(self.clamped))
         best = np.full(epsilon.shape, np.inf)
         for _ in range(14):
@@ -142,6 +145,7 @@ class NoisySum:
         if epsilon >= self.local(1):
             return 0.0
         total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
+        # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all are searched then.
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
             return float(self._shuffled(np.array([self.d_max]), np.array([total]))[0])
@@ -176,11 +180,13 @@ class NoisySum:
                 return min(total / self.d_max * (1 + 2.0**-51), self.local(1), self._pure(delta))
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
+            # local(d)/d falls (S8): what covers distance 1 covers every distance.
             if target >= self.local(1):
                 return np.ones(len(boxes), dtype=np.bool_)
             return self.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
 
         def needed(boxes: Boxes) -> Floats:
+            # On a box a..b E(d)/d is at most E(b)/a (S5).
             return self._least(boxes.d_high, delta) / boxes.d_low
 
         probe = np.array(probes(self.d_max))
@@ -218,6 +224,7 @@ def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
     exact = nodes[right] == wanted
     gap = nodes[right] - nodes[left]
     with np.errstate(divide="ignore", invalid="ignore"):
+        # (e^w - e^l)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep their digits.
         weight = -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
     weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
     mixed = values[left] + weight * (values[right] - values[left])

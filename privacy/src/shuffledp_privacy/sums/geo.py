@@ -62,6 +62,7 @@ def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
 @lru_cache(maxsize=8)
 def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | None:
     ratio = rounded_ratio(spec.epsilon_geo)
+    # Beyond it lies at most 2 e^-75, about 5e-33.
     length = math.ceil(75.0 / max(-math.log(ratio), 1e-6)) if ratio > 0 else 1
     if 4 * length > attained.LONGEST:
         return None

@@ -40,4 +40,5 @@ def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
         UsageError: δ1 + δ2 is not below 1.
     """
     epsilon = math.hypot(first.epsilon, second.epsilon) * (1 + 2.0**-50)
+    # The sum of two zeros is exact, and the guarantee stays pure.
     return Guarantee(epsilon, math.nextafter(first.delta + second.delta, 1.0) if first.delta + second.delta else 0.0)

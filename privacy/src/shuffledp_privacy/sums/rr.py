@@ -125,6 +125,7 @@ class BitShuffle:
             return least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low)
 
         cover, others = self._cover(int(probe[0])), self.bits - int(probe[0])
+        # From 0 a relative slack leads nowhere: every box would be cut down to single points.
         start = max(low, 1e-9 * limit)
         return min(certified_maximum(cover, start, SLACK, holds, needed, others), limit), low
 
@@ -135,6 +136,7 @@ class BitShuffle:
 def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
     """Parameters of an rr-shuffle round for the analysis."""
     flip = float(spec.randomise) / 2  # rounded down next: fewer flips are less noise
+    # At p = 1 a bit is a fair coin: exact, and there is nothing to round.
     flip = max(math.nextafter(flip * (1 - 2.0**-52), 0.0), 1e-300) if flip < 0.5 else 0.5
     return BitShuffle(
         setting.honest * spec.max_value,
@@ -148,6 +150,7 @@ def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
 def local_epsilon(spec: RRShuffle) -> float:
     """Local ε = ln((2-p)/p) of one bit, hence of one unit, at δ = 0, whatever the others do; rounded up (S10)."""
     p = spec.randomise
+    # (2-p)/p = 1 + 2(1-p)/p, divided as rationals: near p = 1 the logarithm keeps its digits.
     return math.log1p(float(2 * (1 - p) / p)) * (1 + 2.0**-50)
 
 
@@ -226,6 +229,7 @@ def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
     others = item.bits - distance
     steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
     edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)
+    # From d ln((2-p)/p) on δ is 0 (S10 (d)).
     best = np.zeros_like(nodes)
     inside = nodes[nodes < item.per_unit * distance]
     first, last = (np.repeat(ends, len(inside)) for ends in (edges[:-1], edges[1:] - 1))

@@ -78,6 +78,7 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
         noise=sum_noise(Fraction(setting.honest, spec.shares), spec.noise_epsilon),
         clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
         local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
+        # One whole noise is pure per unit, and the rest is independent of it; fewer shares are not log-concave (S2).
         pure=local_total(spec.noise_epsilon, 1, 1) if setting.honest >= spec.shares else math.inf,
         d_max=distances(spec.max_value, setting),
         metric=is_metric(setting),
