@@ -115,8 +115,7 @@ class Connections:
             self._look()
             if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
                 self._close_surplus()
-            # Listing descriptors costs time for each of them: callers that force hang-ups must not make us do nothing
-            # else.
+            # Listing descriptors costs time for each of them: callers that force hang-ups must not fill all of ours.
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _crowded(self) -> bool:
