@@ -117,6 +117,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
         try:
             (new / "keys").mkdir(parents=True)
             for made in (new, new / "keys"):
+                # Before the first key is written into it; `mkdir` gives what the umask leaves.
                 made.chmod(0o700)
             for name, data in bundle.files().items():  # 1
                 write_new(new / name, data)

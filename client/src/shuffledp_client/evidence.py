@@ -42,6 +42,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: bytes
 
     def __repr__(self) -> str:
+        # Without symbols and seed, which say what the user reported.
         return f"<Evidence of {self.credential.signer}>"
 
 

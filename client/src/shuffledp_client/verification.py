@@ -183,6 +183,7 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
     _same("deployment", certificate.deployment, manifest.deployment)
     _same("round", certificate.round_id, manifest.round_id)
     _same("population", certificate.population, population)
+    # A final certificate may state a smaller ε, for a crowd that has not come yet.
     _same("stage", certificate.stage, CertificateStage.PLAN)
     if not certificate.holds:
         raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")

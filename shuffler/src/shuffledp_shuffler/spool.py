@@ -220,8 +220,7 @@ class Spool:
         self._accepted += len(fresh)
         self._count(len(fresh))
         for request in group:
-            # Answered only behind the COMMIT, so that a submission of the same group is found if it is on disk, and
-            # only then.
+            # Answered only behind the COMMIT: a submission of the same group is found once it is on disk, not before.
             if request.envelope is None:
                 request.outcome = self._digest_of(request.credential)
 

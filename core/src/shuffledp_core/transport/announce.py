@@ -130,8 +130,7 @@ class Announcer:
                 if self._away:
                     self._away = False
                     self._log.info("broker back")
-                # Well within the keepalive that CONNECT promised: after one and a half of it a broker drops who is
-                # silent.
+                # Well within the keepalive of CONNECT: after one and a half of it without a sign a broker hangs up.
                 await connection.quiet(self._changed, KEEPALIVE_SECONDS / 2)
                 if not self._changed.is_set():
                     await connection.ping()
