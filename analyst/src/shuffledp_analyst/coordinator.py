@@ -150,6 +150,7 @@ class Coordinator:
         self._progress[round_id] = running.progress
         self._start(round_id, running.run())
         try:
+            # Shielded: an operator who hangs up must not cancel the future that the round itself will set.
             return round_id, await asyncio.shield(running.opened)
         except ShuffleDPError:
             async for _ in running.progress.follow():  # until nodes and ledger are dealt with

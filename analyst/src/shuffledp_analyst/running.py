@@ -177,6 +177,7 @@ class RunningRound:
         self.round.opened(manifest.geometry)
         self.opened.set_result(data)
         self.progress.report(Event(ACCEPTING, total=self.round.plan.max_reports))
+        # Announced again below: the earlier process may have died before the broker had it.
         if not services.records.is_closing(self._id):  # 2
             services.publish(manifest_topic(services.deployment, self._id), data)
             return
@@ -233,6 +234,7 @@ class RunningRound:
     async def _open(self) -> bytes:
         services, plan = self._services, self.round.plan
         signed = await self._peers.certify(self._id, plan)
+        # Only now: certifying may take long, and must not be taken off the time for submissions.
         opens_at = services.clock()
         self._closes_at = opens_at + round(plan.open_seconds * 1000)
         certificate = check_plan_certificate(
@@ -387,6 +389,7 @@ class RunningRound:
         losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
         headers = [self._headers[name] for name in self.round.plan.route]
         nodes = [self._peers.node(name) for name in self.round.plan.route]
+        # The accountant checks the same; here the last node's own batch is known, and its header is held against it.
         dropped = check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
         if dropped != losses.dropped:
             raise CountMismatchError(
@@ -399,6 +402,7 @@ class RunningRound:
 
     def _publish(self, result: Result) -> None:
         """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
+        # No `await` from here to the record: an abort comes before, and counts, or finds the round ended.
         if self._failure.done():
             raise self._failure.result()
         self._services.records.publish(self._id, self._services.identity.sign(result))
