@@ -138,6 +138,7 @@ class Discarding:
         except ShuffleDPError as error:
             self._log.warning("no discard yet", node=name, reason=str(error))
             return False
+        # Somebody may have seen messages: the accountant is not even asked, and the charge stays.
         if forwarded and self._release:
             self._log.warning("not released: something was forwarded", node=name)
             self._release = False

@@ -233,7 +233,7 @@ class RunningRound:
 
     async def _open(self) -> bytes:
         services, plan = self._services, self.round.plan
-        signed = await self._peers.certify(self._id, plan)
+        signed = await self._peers.certify(self._id, plan)  # 2 of docs/protocol.md, "Opening"
         # Only now: certifying may take long, and must not be taken off the time for submissions.
         opens_at = services.clock()
         self._closes_at = opens_at + round(plan.open_seconds * 1000)
@@ -241,12 +241,12 @@ class RunningRound:
             signed, self._peers.accountant, services.deployment, self._id, plan, self._closes_at
         )
         self._certificate = signed, certificate
-        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))
-        corrupt = check_corrupt(keys, plan)
+        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))  # 3
+        corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
         if corrupt:
             self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
         manifest = make_manifest(services.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
-        signed_manifest = services.identity.sign(manifest)
+        signed_manifest = services.identity.sign(manifest)  # 4: its keys are all verified
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
         services.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once

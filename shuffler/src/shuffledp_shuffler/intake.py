@@ -60,7 +60,7 @@ class Submissions:
         documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
         refusal = live.refusal(self.clock())
         name, claimed = check_claim(terms, self.roster, *documents)  # 2
-        # Only after the claim is checked, so that a device which lost its receipt still gets it from a closed round.
+        # Only after the claim is checked: a closed round still answers a device that lost its receipt, and nobody else.
         if refusal is not None:  # 1
             return await self._repeated(live, name, claimed, refusal)
         await self._require_admitted(live, documents[0])  # 3

@@ -95,6 +95,8 @@ class Relay:
                     await channel.channel_ready()
             except TimeoutError as error:
                 raise UnreachableError(f"no connection to {target.name} at {target.address}") from error
+            # Only now that the connection stands: a node that never reached the next hop can still sign a clean
+            # discard.
             await started()
             try:
                 async with translated(target.name):

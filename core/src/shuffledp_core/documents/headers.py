@@ -61,7 +61,7 @@ def check_headers(
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
         header = verify_from(party, signed, BatchHeader)  # 2
         check_size(party.name, len(signed.to_bytes()))
-        # Only the last digest is compared with anything, the board; free text in the others would travel in results.
+        # From here on only the last digest is compared, with the board's; free text in the others would be published.
         if not _DIGEST.fullmatch(header.digest):
             raise MalformedDocumentError(f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}")
         # A genuine header of an earlier round with more reports would otherwise certify this one a smaller ε.

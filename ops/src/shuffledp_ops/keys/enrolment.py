@@ -202,8 +202,7 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
     file = deployment.folder / "withdrawals" / f"{where}.json"
     with alone(deployment.folder):
         serial, present = _present_list(file, key)
-        # All of the present list, too: each list replaces those before it, and one that lacked them would bring them
-        # back.
+        # The present ones, too: each list replaces those before it, and one without them would bring them back.
         found = dict.fromkeys([*present, *(_credential_of(deployment, name, where) for name in who)])
         if len(found) > MAX_WITHDRAWN:
             raise UsageError(f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new enrolment key")
