@@ -211,6 +211,7 @@ class Coordinator:
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
+            # The round is over and holds this very batch: the last node has only lost the answer.
             await let_through(batch_chunks(parts), self._services.records.batch_bytes(header.round_id))
 
     # For everybody

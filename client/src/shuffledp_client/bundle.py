@@ -149,6 +149,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
         # Verified as a part, before anything is replaced: a bad roster leaves the device as it was.
         roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
         for name, part in parts.items():
+            # Killed in between, the folder holds files of both bundles; the same command again completes it.
             part.replace(folder / name)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder} ({error.strerror}); do it again") from error

@@ -95,6 +95,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
         DocumentError: a document is not genuine (any step).
     """
     population = evidence.credential.signer
+    # Only the certificate's population is held against this name here; the credential itself is verified in step 3.
     documents = verify_documents(evidence.announcement, roster, population)  # 1
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     messages = _messages(evidence, documents)  # 2

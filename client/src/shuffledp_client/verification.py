@@ -132,6 +132,7 @@ def verify_round(
     require_current(roster, now)  # 1
     documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
     manifest, certificate = documents.manifest, documents.certificate
+    # Not in `verify_documents`, by which evidence of rounds long over is checked, too.
     if now >= certificate.expires_at:  # 2
         raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
     _check_open(manifest, now)  # 6
