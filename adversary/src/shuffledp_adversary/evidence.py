@@ -96,6 +96,7 @@ def epsilon_bound(
     likely, other = (right, left) if swapped else (left, right)
     hits = (int(chosen[likely[half:]].sum()), int(chosen[other[half:]].sum()))
     measured = len(first) - half
+    # The unfavourable end of both: with P at least the one and Q at most the other, (ε, δ) needs ε >= ln((P - δ) / Q).
     bound = _log_ratio(_lower(np.array([hits[0]]), measured, side), _upper(np.array([hits[1]]), measured, side), delta)
     plain = (hits[0] / measured - delta, hits[1] / measured)
     estimate = -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
@@ -110,6 +111,7 @@ def _best_event(
     Candidates compete by their own lower bounds, with the error shared among all of them: otherwise a rare event
     that happened to look strong would win, and measure nothing in the other half.
     """
+    # Two directions, three orders, at most `outcomes` events in each: a union bound over all candidates.
     side /= 6 * outcomes
     counts = (np.bincount(left, minlength=outcomes), np.bincount(right, minlength=outcomes))
     trials = len(left)
@@ -117,8 +119,10 @@ def _best_event(
     up = np.arange(outcomes)
     for swap in (False, True):
         likely, other = counts[::-1] if swap else counts
+        # Half a count more: an outcome seen once, on one side alone, would otherwise rank before all that are frequent.
         ratio = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
         for order in (up, up[::-1], ratio):
+            # Candidates left out cost strength and never soundness: whichever wins is measured on the other half.
             ends = np.unique(np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp))
             hits = np.cumsum(likely[order])[ends], np.cumsum(other[order])[ends]
             scores = _log_ratio(_lower(hits[0], trials, side), _upper(hits[1], trials, side), delta)
@@ -137,10 +141,12 @@ def _log_ratio(low: NDArray[np.float64], high: NDArray[np.float64], delta: float
 
 
 def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
+    # The maximum only spares the beta law a parameter of 0; that case has the exact end 0 below.
     found = np.asarray(beta.ppf(side, np.maximum(successes, 1), trials - successes + 1), dtype=np.float64)
     return np.where(successes == 0, 0.0, found)
 
 
 def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
+    # Not `ppf` of 1 - side, which loses digits of a small `side`, and all of them below 1e-16.
     found = np.asarray(beta.isf(side, successes + 1, np.maximum(trials - successes, 1)), dtype=np.float64)
     return np.where(successes == trials, 1.0, found)

@@ -150,6 +150,7 @@ class Coordinator:
         self._progress[round_id] = running.progress
         self._start(round_id, running.run())
         try:
+            # Shielded: an operator who hangs up must not cancel the future that the round itself will set.
             return round_id, await asyncio.shield(running.opened)
         except ShuffleDPError:
             async for _ in running.progress.follow():  # until nodes and ledger are dealt with
@@ -210,6 +211,7 @@ class Coordinator:
         elif self._result(header.round_id).board_digest != header.digest:
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
+            # The round is over and holds this very batch: the last node has only lost the answer.
             await let_through(batch_chunks(parts), self._services.records.batch_bytes(header.round_id))
 
     # For everybody

@@ -52,6 +52,7 @@ class AnalystServices:
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
         """Announces the result that is on disk to the broker and all followers."""
+        # Read back from the disk: what is announced now is what a restart would announce.
         result = self.records.result(round_id)
         self.withdraw(round_id)
         self.publish(result_topic(self.deployment, round_id), result)
@@ -110,6 +111,7 @@ class Discarding:
             return not self._missing
         try:
             await self._peers.release(self._round_id, self._discards)
+        # These two may pass; any other error is the accountant's decision, and asking again would not change it.
         except (UnreachableError, LedgerError) as error:
             self._log.warning("release postponed", reason=str(error))
             return False
@@ -136,6 +138,7 @@ class Discarding:
         except ShuffleDPError as error:
             self._log.warning("no discard yet", node=name, reason=str(error))
             return False
+        # Somebody may have seen messages: the accountant is not even asked, and the charge stays.
         if forwarded and self._release:
             self._log.warning("not released: something was forwarded", node=name)
             self._release = False

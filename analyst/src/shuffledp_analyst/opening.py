@@ -107,6 +107,7 @@ def check_plan_certificate(
         _same(certificate, field, found, wanted)
     if not certificate.holds:  # 3
         raise CannotCertify(f"the accountant's certificate for epsilon {plan.epsilon} does not hold; ask for more")
+    # Nodes would refuse the manifest, and devices an expired certificate: better to fail before a key is made.
     if closes_at > certificate.expires_at:
         raise ExpiredDocumentError(
             f"the certificate expires {closes_at - certificate.expires_at} ms before the submissions would close; "

@@ -124,6 +124,7 @@ class Peers:
             )
         signed = Signed.from_bytes(response.discard)
         discard = verify_from(self.node(name), signed, Discard)
+        # A genuine discard of another round must not pass for this one: the accountant releases on these.
         if (discard.round_id, discard.node) != (round_id, name):
             raise ForeignDocumentError(f"{name} discards round {discard.round_id} instead of {round_id}")
         return signed, discard.forwarded
@@ -151,6 +152,7 @@ class Peers:
                     raise UnreachableError(
                         f"{name} has been away for more than {self._config.recovery_seconds} s: {error}"
                     ) from error
+            # Also where the stream just ended, as that of a deleted round does: the next call says why.
             lost = loop.time() if lost is None else lost
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

@@ -95,6 +95,7 @@ class Progress:
         """Yields the newest events, oldest change first, then every change; ends after "ended"."""
         latest = 0
         while True:
+            # Taken before the events are read: what is reported while one is passed on wakes the wait below.
             changed = self._changed
             for version, event in sorted(self._newest.values(), key=lambda item: item[0]):
                 if version > latest:

@@ -31,6 +31,7 @@ def project(values: Sequence[float] | NDArray[np.float64], total: float) -> NDAr
         return np.zeros_like(vector)
     ordered = np.sort(vector)[::-1]
     thresholds = (np.cumsum(ordered) - total) / np.arange(1, len(vector) + 1)
+    # With `>=` the first place always qualifies, also where `total` vanishes in rounding beside the largest value.
     last = int(np.nonzero(ordered >= thresholds)[0][-1])
     projected: NDArray[np.float64] = np.maximum(vector - thresholds[last], 0.0)
     return projected

@@ -188,7 +188,9 @@ class Records:
         found = []
         for folder in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # killed before the plan was written: no round
+                # Folders of rounds that were set aside lie here, too, under other names.
                 if ROUND_ID.fullmatch(folder.name):
+                    # The plan is written once, at the opening, so that its time is the round's.
                     found.append(((folder / "plan.json").stat().st_mtime_ns, folder.name))
         return sorted(found, reverse=True)
 

@@ -75,6 +75,7 @@ class RoundLifecycle:
                 f"the entry node reports {accepted} accepted submissions where the manifest allows "
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
+        # Whichever comes second compares: after a restart the batch may be there before the entry node answers.
         if self.batch is not None:
             _check_users(self.batch.users, accepted)
         self.accepted = accepted

@@ -177,6 +177,7 @@ class RunningRound:
         self.round.opened(manifest.geometry)
         self.opened.set_result(data)
         self.progress.report(Event(ACCEPTING, total=self.round.plan.max_reports))
+        # Announced again below: the earlier process may have died before the broker had it.
         if not services.records.is_closing(self._id):  # 2
             services.publish(manifest_topic(services.deployment, self._id), data)
             return
@@ -232,19 +233,20 @@ class RunningRound:
 
     async def _open(self) -> bytes:
         services, plan = self._services, self.round.plan
-        signed = await self._peers.certify(self._id, plan)
+        signed = await self._peers.certify(self._id, plan)  # 2 of docs/protocol.md, "Opening"
+        # Only now: certifying may take long, and must not be taken off the time for submissions.
         opens_at = services.clock()
         self._closes_at = opens_at + round(plan.open_seconds * 1000)
         certificate = check_plan_certificate(
             signed, self._peers.accountant, services.deployment, self._id, plan, self._closes_at
         )
         self._certificate = signed, certificate
-        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))
-        corrupt = check_corrupt(keys, plan)
+        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))  # 3
+        corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
         if corrupt:
             self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
         manifest = make_manifest(services.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
-        signed_manifest = services.identity.sign(manifest)
+        signed_manifest = services.identity.sign(manifest)  # 4: its keys are all verified
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
         services.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
@@ -387,6 +389,7 @@ class RunningRound:
         losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
         headers = [self._headers[name] for name in self.round.plan.route]
         nodes = [self._peers.node(name) for name in self.round.plan.route]
+        # The accountant checks the same; here the last node's own batch is known, and its header is held against it.
         dropped = check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
         if dropped != losses.dropped:
             raise CountMismatchError(
@@ -399,6 +402,7 @@ class RunningRound:
 
     def _publish(self, result: Result) -> None:
         """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
+        # No `await` from here to the record: an abort comes before, and counts, or finds the round ended.
         if self._failure.done():
             raise self._failure.result()
         self._services.records.publish(self._id, self._services.identity.sign(result))

@@ -67,6 +67,7 @@ def _check_close(what: str, published: Iterable[float], own: Iterable[float], sl
     found, wanted = np.asarray(list(published), dtype=np.float64), np.asarray(list(own), dtype=np.float64)
     if found.shape != wanted.shape:
         raise FalseResultError(f"the published answer has {found.size} {what}, the board gives {wanted.size}")
+    # Relative, but never below 1e-9 itself: an estimate of 0 would allow no rounding at all.
     allowed = slack + ROUNDING * np.maximum(1.0, np.abs(wanted))
     wrong = np.flatnonzero(~(np.abs(found - wanted) <= allowed))  # written so that NaN is wrong
     if wrong.size:

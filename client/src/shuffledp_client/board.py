@@ -63,11 +63,13 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     _same("the result", (result.deployment, result.round_id), (prepared.deployment, prepared.round_id))
     if result.error is not None or result.board_digest is None:  # 2
         kind = by_code(result.error or "")
+        # The analyst chooses the name: any class outside `RoundFailed` would pass for a finding of our own checks.
         raise (kind if issubclass(kind, RoundFailed) else RoundFailed)(
             f"round {result.round_id} ended without a result: {result.reason or result.outcome}"
         )
     if result.plan_certificate is None or result.final_certificate is None:  # 3
         raise MalformedDocumentError("the result does not carry both of its certificates")
+    # The whole document: the plan must not be swapped for a looser one once the values are in.
     if document_digest(result.plan_certificate) != prepared.certificate_digest:
         raise ForeignDocumentError("the result rests on another certificate than the one that you submitted under")
     plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
@@ -76,6 +78,7 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     _same("the final certificate", (final.stage, str(final.users)), (CertificateStage.FINAL, str(result.accepted)))
     if final.mechanism != plan.mechanism:
         raise ForeignDocumentError("the final certificate is for another mechanism than the one you ran")
+    # Lost messages cost honest reports: a certificate for fewer of them than the result admits would be too good.
     losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)
     if Losses(final.dropped, final.invalid) != losses:
         raise ForeignDocumentError(
@@ -173,6 +176,7 @@ def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.N
     runs = int(run.max(initial=0)) + 1
     once = np.bincount(run[:size], minlength=runs) == 1
     place = np.zeros(runs, dtype=np.int64)
+    # Of a run with several rows of the board any one stands here; `once` is false for it, whatever this compares.
     place[run[:size]] = np.arange(size)
     mine = run[size:]
     symbols = rows[:, : geometry.symbol_bytes]

@@ -117,6 +117,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
         try:
             (new / "keys").mkdir(parents=True)
             for made in (new, new / "keys"):
+                # Before the first key is written into it; `mkdir` gives what the umask leaves.
                 made.chmod(0o700)
             for name, data in bundle.files().items():  # 1
                 write_new(new / name, data)
@@ -148,6 +149,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
         # Verified as a part, before anything is replaced: a bad roster leaves the device as it was.
         roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
         for name, part in parts.items():
+            # Killed in between, the folder holds files of both bundles; the same command again completes it.
             part.replace(folder / name)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder} ({error.strerror}); do it again") from error

@@ -83,6 +83,7 @@ def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:
     path = keys / "credential.json"
     try:
         signed = Signed.from_bytes(read_file(path, "credential"))
+        # Read before it is verified, only to find the key by which `verify` then decides.
         population = roster.population(from_json(signed.body, Credential).population)
         enrolment_key = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
         credential = verify(signed, Credential, population.name, enrolment_key)

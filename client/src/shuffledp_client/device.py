@@ -130,6 +130,7 @@ class Device:
         try:
             check_board(verified, geometry, board, [submission.messages])
         except ReceiptMissingError as error:
+            # With a receipt this is evidence, and stays; without one nobody promised anything ("Evidence", 3).
             if kept.receipt is not None:
                 raise
             self._store.finish(round_id)
@@ -143,6 +144,7 @@ class Device:
         """Keeps or erases a round that the analyst says has failed; returns the error to raise."""
         round_id = kept.submission.round_id
         missing = still_open(kept.announcement, self._roster, discards)
+        # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or nobody promised it.
         if kept.receipt is None or not missing:
             self._store.finish(round_id)
             return error

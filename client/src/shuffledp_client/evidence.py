@@ -42,6 +42,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: bytes
 
     def __repr__(self) -> str:
+        # Without symbols and seed, which say what the user reported.
         return f"<Evidence of {self.credential.signer}>"
 
 
@@ -94,6 +95,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
         DocumentError: a document is not genuine (any step).
     """
     population = evidence.credential.signer
+    # Only the certificate's population is held against this name here; the credential itself is verified in step 3.
     documents = verify_documents(evidence.announcement, roster, population)  # 1
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     messages = _messages(evidence, documents)  # 2

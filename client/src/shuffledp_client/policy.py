@@ -103,6 +103,7 @@ def check_policy(
             f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; your policy allows "
             "no such node (allow_corrupt = false): do not take part"
         )
+    # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a single report.
     margin = certificate.users - certificate.honest  # 8
     _at_least("colluding users to spare", margin, policy.min_colluding)
     if margin / max(1, certificate.users) < policy.min_colluding_share:
@@ -120,11 +121,12 @@ def _distance_factor(policy: Policy, certificate: Certificate) -> int:
         raise ClientPolicyRefusal(
             f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
         )
-    # d units are d steps of one unit each, so that ε per unit adds up to d times ε (group privacy).
+    # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ, every d at once.
     return 1 if certificate.adjacency is Adjacency.STANDARD else wanted
 
 
 def _total(epsilon: float | None, factor: int) -> float:
+    # No number means no finite bound, which every limit must refuse; read as 0 it would pass them all.
     return math.inf if epsilon is None else epsilon * factor
 
 

@@ -184,6 +184,7 @@ class SubmissionStore:
             if not ROUND_ID.fullmatch(round_id):
                 continue
             current = self._file(round_id)
+            # Only the extra name goes: overwriting it would wipe the submission itself, since both are one file.
             if current.exists() and current.samefile(path):  # killed before it was replaced
                 path.unlink()
             else:
@@ -215,6 +216,7 @@ class SubmissionStore:
         except OSError as error:
             raise ConfigError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
         try:
+            # The system releases it with the process, however that ends: a lock file would outlive a kill.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:

@@ -69,6 +69,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
 
     def __repr__(self) -> str:
+        # Without symbols and seed: a repr ends up in logs and tracebacks.
         return f"<PreparedSubmission to round {self.round_id} at {self.entry}>"
 
 

@@ -180,6 +180,7 @@ class AnalystReader(_Caller):
         request = analyst_pb2.GetBoardRequest(round_id=round_id)
 
         async def call() -> bytes:
+            # Anew for each attempt; more than the announced length is refused as it comes, before it fills the memory.
             offsets, pieces = Offsets(length), list[bytes]()
             async with translated(self._party.name):
                 async for answer in self._stub.GetBoard(request, timeout=BOARD_SECONDS):

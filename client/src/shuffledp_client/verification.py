@@ -132,6 +132,7 @@ def verify_round(
     require_current(roster, now)  # 1
     documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
     manifest, certificate = documents.manifest, documents.certificate
+    # Not in `verify_documents`, by which evidence of rounds long over is checked, too.
     if now >= certificate.expires_at:  # 2
         raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
     _check_open(manifest, now)  # 6
@@ -183,6 +184,7 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
     _same("deployment", certificate.deployment, manifest.deployment)
     _same("round", certificate.round_id, manifest.round_id)
     _same("population", certificate.population, population)
+    # A final certificate may state a smaller ε, for a crowd that has not come yet.
     _same("stage", certificate.stage, CertificateStage.PLAN)
     if not certificate.holds:
         raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")

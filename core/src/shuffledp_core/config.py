@@ -60,6 +60,7 @@ class Limits(Section, frozen=True, kw_only=True):
     @property
     def accepted(self) -> int:
         """Most connections accepted at all, before the surplus is closed again."""
+        # Room for a burst between two looks at the connections; beyond it gRPC refuses everybody alike, parties too.
         return 4 * self.connections
 
     def __post_init__(self) -> None:
@@ -67,6 +68,7 @@ class Limits(Section, frozen=True, kw_only=True):
             if not 1 <= getattr(self, name) <= 1_000_000:
                 raise ValueError(f"limits.{name} must be from 1 to 1000000, not {getattr(self, name)}")
         for name in ("handshake_seconds", "idle_seconds", "request_seconds", "answer_seconds"):
+            # Written so that NaN is refused, which compares as neither too small nor too large.
             if not 0.001 <= getattr(self, name) <= 86_400:
                 raise ValueError(f"limits.{name} must be from 0.001 to 86400, not {getattr(self, name)}")
 
@@ -107,6 +109,7 @@ def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) ->
     """The configuration in TOML from `source`; relative paths begin at `base`. `ConfigError` as `load_config`."""
 
     def decode(wanted: type, value: Any) -> Any:
+        # No file name holds a NUL; passed on, it would be a bare `ValueError` wherever the path is used first.
         if wanted is Path and isinstance(value, str) and "\0" not in value:
             return base / value
         raise ConfigError(f"{source}: {value!r} is not a {wanted.__name__}")

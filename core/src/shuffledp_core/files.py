@@ -32,6 +32,7 @@ def sync(path: Path) -> None:
 
 def write_new(path: Path, data: bytes) -> None:
     """Writes a file that must not exist yet, mode 0600, flushed to the disk; raises `FileExistsError` where it does."""
+    # The mode is given at creation: with a later chmod there would be a moment in which others may open the file.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
@@ -71,9 +72,11 @@ def erase(path: Path) -> None:
     """Overwrites the file with zeros, flushes, truncates, unlinks; harmless when it is gone."""
     try:
         size = path.stat().st_size
+        # Not "wb", which would free the blocks first: the zeros must land on the old contents.
         with path.open("r+b", buffering=0) as file:
             for start in range(0, size, _BLOCK):
                 file.write(bytes(min(_BLOCK, size - start)))
+            # Before the truncation: zeros for blocks that are no longer the file's need never reach the disk.
             os.fsync(file.fileno())
             file.truncate(0)  # gives the blocks back even while somebody still holds the file open
         path.unlink()
@@ -93,4 +96,5 @@ def erase_folder(folder: Path) -> None:
 
 
 def _create(path: Path) -> BinaryIO:
+    # Emptied, not refused as in `write_new`: nobody counts on a part, and a crash may have left one of this name.
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b")

@@ -78,6 +78,7 @@ def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
     if not named:
         known = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
         raise ConfigError(f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check `name`")
+    # Now, not in a round: with a wrong key every document signed here would be refused elsewhere.
     if named[0].identity_key != identity.public_key.hex():
         raise ConfigError(f"the identity key in {folder} is not the one the roster names for {name!r}; check `keys`")
     return identity
@@ -151,6 +152,7 @@ def _remember(state: Path, serial: int, digest: str) -> None:
                 f"this roster has serial {serial}, and roster {newest} was in use here before"
                 f"{', with other contents' if serial == newest else ''}: get the present one"
             )
+        # A fresh name: `write_new` takes no existing file, and a part left by a crash must not stop every start.
         part = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
         write_new(part, f"{serial} {digest}".encode())
         part.replace(file)

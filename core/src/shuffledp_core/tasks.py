@@ -14,8 +14,10 @@ async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
     """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:
+        # Without the shield a cancelled call would stop the work between two writes that belong together.
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        # `wait` cancels nothing: a second cancellation ends this waiting alone, and the work still runs to its end.
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()  # nobody is left to hear it

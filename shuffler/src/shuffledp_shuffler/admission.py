@@ -87,6 +87,7 @@ class Admission:
         if self._folder is None:
             return
         file, known = self._folder / f"{population.name}.json", self._lists[population.name]
+        # Before the file is read: one that changes in between is looked at again.
         stamp = _stamp(file)
         if stamp == known.stamp and not first:
             return
@@ -100,6 +101,7 @@ class Admission:
                 structlog.get_logger().error("withdrawals not taken over", file=str(file), reason=str(error))
         elif known.serial:
             structlog.get_logger().warning("no withdrawals there, the last ones stay", file=str(file))
+        # The stamp of a refused file as well: it is read, and complained of, once and not at every submission.
         self._lists[population.name] = _List(found.serial, found.digest, found.credentials, stamp)
 
     def _newer(self, data: bytes, population: Population, known: _List) -> _List:

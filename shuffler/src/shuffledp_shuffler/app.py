@@ -95,6 +95,7 @@ async def run(config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | 
     try:
         await node.warm()
         if config.metrics is not None:
+            # Before rounds are resumed, whose work would make the machine look slower than it is.
             await node.measure()
         await node.recover()
         await run_until_signal(service, background=background)

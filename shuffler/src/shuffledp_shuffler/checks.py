@@ -156,14 +156,17 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     _require_deployment(manifest.deployment, roster)
     if manifest.round_id != record.round_id:
         raise ForeignDocumentError(f"the manifest is for round {manifest.round_id[:80]!r}, not {record.round_id}")
+    # The whole document: clients believe the certificate in the manifest, and this node promised its key for that one.
     if document_digest(manifest.certificate) != document_digest(record.certificate):  # 2
         raise ForeignDocumentError("the manifest holds another certificate than the one this round was prepared with")
     certificate = record.plan()
     route = _check_route(manifest.route, certificate, record, roster)  # 3
+    # Signed by this node is not enough: it must be the key whose private half is here, or no onion would open.
     if manifest.route[record.position - 1] != record.round_key:  # 4
         raise RoundKeyError(f"position {record.position} of the route does not hold the round key made here")
     if manifest.geometry != Geometry.of(certificate.mechanism, record.own_key().suite, len(route)):  # 5
         raise MalformedDocumentError("the geometry is not the one that mechanism, suite and route give")
+    # ε falls as the crowd grows: a round that goes on with fewer reports than this is not covered by its certificate.
     if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
         raise MalformedDocumentError(
             f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a certificate for at least "
@@ -200,6 +203,7 @@ def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
     Raises:
         DocumentError: it is not signed by the caller. UnknownRoundError: it names no round id.
     """
+    # Under the identity key, too: a stolen TLS key alone must not commit a node to a batch.
     header = verify_from(roster.party(peer), signed, BatchHeader)
     check_round_id(header.round_id)
     return header
@@ -222,6 +226,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
     if header.position != terms.position:  # 2
         raise BadBatchError(f"the batch is for position {header.position}; this node stands at {terms.position}")
     manifest = terms.manifest
+    # It bounds the bytes that are read as well: their number follows from this one.
     if not manifest.min_reports <= header.users <= manifest.max_reports:  # 3
         raise BadBatchError(
             f"a batch of {header.users} users; the round allows {manifest.min_reports} to {manifest.max_reports}"
@@ -243,6 +248,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not be there.
     """
     most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
+    # Below 0, too: it would make room for onions that nobody sent.
     if not 0 <= dropped <= most:
         raise BadBatchError(
             f"{dropped} onions of {users} reports did not open or stood in a batch again; the plan, which counts on "
@@ -276,6 +282,7 @@ def _check_route(
     own = record.own_key()
     keys = tuple(_route_key(signed, roster) for signed in route)
     for position, key in enumerate(keys, start=1):
+        # Each key names the certificate that its node was shown: all must have agreed to the same plan.
         here = (roster.deployment, record.round_id, position, own.suite, own.certificate_digest)
         if (key.deployment, key.round_id, key.position, key.suite, key.certificate_digest) != here:
             raise RoundKeyError(f"the key of {key.node!r} is for another deployment, round, position, suite or plan")

@@ -195,6 +195,7 @@ def read_log(path: Path) -> CorruptLog:
         CorruptLogError: names the file and what is wrong.
     """
     try:  # 1
+        # Without pickle: a log may come from somebody else, and a pickle runs what its author likes.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             header = msgspec.json.decode(found[_HEADER].tobytes(), type=LogHeader)
             arrays = {name: found[name] for name in header.arrays}
@@ -274,6 +275,7 @@ def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
     """The credential of every envelope, found in the spool's index by the envelope's digest."""
     database = sqlite3.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)
     try:
+        # By digest, since the index keeps no order of arrival.
         found = database.execute("SELECT digest, credential FROM accepted")
         packed = b"".join(digest + sender for digest, sender in found)
     finally:
@@ -288,6 +290,7 @@ def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
 
 def as_keys(rows: NDArray[np.uint8]) -> NDArray[np.bytes_]:
     """Rows as single values that can be sorted and searched, byte by byte."""
+    # numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the same.
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").ravel()
 
 

@@ -31,6 +31,7 @@ def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
     again: list[int] = []
     for place in suspects.tolist():
         record = records[place].tobytes()
+        # Whole records, not hashes: one that meets another's hash by chance is no copy and must go on.
         if record in seen:
             again.append(place)
         seen.add(record)
@@ -46,6 +47,7 @@ def _hashes(records: Records, random: RandomBytes) -> NDArray[np.uint64]:
     padded = np.zeros((min(count, _ROWS), 8 * words), dtype=np.uint8)
     for start in range(0, count, _ROWS):
         rows = records[start : start + _ROWS]
+        # The bytes behind `width` stay zero, so that padding never tells two equal records apart.
         padded[: len(rows), :width] = rows
         hashes[start : start + len(rows)] = padded[: len(rows)].view(np.uint64) @ factors
     return hashes

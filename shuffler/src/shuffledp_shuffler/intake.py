@@ -60,6 +60,7 @@ class Submissions:
         documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
         refusal = live.refusal(self.clock())
         name, claimed = check_claim(terms, self.roster, *documents)  # 2
+        # Only after the claim is checked: a closed round still answers a device that lost its receipt, and nobody else.
         if refusal is not None:  # 1
             return await self._repeated(live, name, claimed, refusal)
         await self._require_admitted(live, documents[0])  # 3
@@ -71,8 +72,10 @@ class Submissions:
                 return await self._take(live, name, claimed, await self.uploads.gather(chunks, length))
 
     async def _take(self, live: LiveRound, name: str, claimed: str, envelope: bytes) -> Signed:
+        # Not shielded: a check that is cancelled leaves nothing behind.
         await asyncio.to_thread(_verify, live.require_terms(), claimed, envelope, live.require_key())  # 6
         refusal = live.refusal(self.clock())
+        # The round may have closed or filled up while the envelope arrived; from here to the disk the spool decides.
         if refusal is not None:  # 7
             return await self._repeated(live, name, claimed, refusal)
         await live.require_spool().append(name, claimed, envelope)
@@ -108,6 +111,7 @@ def _verify(terms: Terms, claimed: str, envelope: bytes, key: bytes) -> None:
     geometry = terms.geometry
     records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
     width = geometry.record_bytes(2)
+    # In the mix such copies would be dropped and use up the round's room for lost messages; here they cost nobody else.
     if len({records[start : start + width] for start in range(0, len(records), width)}) * width != len(records):
         raise InvalidSubmissionError("the envelope holds the same onion twice; seal every message by itself")
 
@@ -131,15 +135,18 @@ class Batches:
             BadBatchError, AccessDenied, RoundStateError. Whatever fails, the round waits on as before.
         """
         total = check_batch(header, peer, live.require_terms())  # 1
+        # One upload at a time: a sender that comes again waits, finds its batch committed, and is only let through.
         async with live.upload_lock:
             if _is_committed(live, signed):  # 2
                 await let_through(chunks, total)
                 return False
+            # For its checks alone: a batch that the round cannot take now is refused before its bytes are read.
             live.record.received(signed, header.users)
             # Outside the round's folder until it is verified: what a crash leaves there is never taken for a batch.
             upload = self.uploads / f"{secrets.token_hex(16)}{PART}"
             try:
                 check_digest(header.digest, await receive(chunks, total, upload))  # 3
+                # A sender that hangs up must not stop this between the rename and the record that counts on it.
                 await uninterrupted(self._commit(live, upload, signed, header.users))  # 4
             finally:
                 await in_thread(erase, upload)
@@ -147,6 +154,7 @@ class Batches:
 
     async def _commit(self, live: LiveRound, upload: Path, signed: Signed, users: int) -> None:
         async with live.lock:
+            # If it was deleted while the batch arrived, nothing of it may go on: the discard says so.
             live.require_present()
             record = live.record.received(signed, users)
             await in_thread(live.folder.take_incoming, upload, record)

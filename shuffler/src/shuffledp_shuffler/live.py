@@ -122,6 +122,7 @@ class LiveRound:
         """Ends everything that works on the round; its files are left alone from here on."""
         if self.job is not None:
             self.job.cancel()
+            # Not awaited itself, which would raise its cancellation here as if it were ours.
             await asyncio.wait({self.job})
         if self.spool is not None:
             await in_thread(self.spool.shut)
@@ -147,6 +148,7 @@ class LiveRound:
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the round ends."""
         while not self.deleted:
+            # Taken before the snapshot: a change in between then wakes us at once, and is not missed.
             changed = self._changed
             now = self.snapshot()
             yield now

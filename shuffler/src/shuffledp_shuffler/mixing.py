@@ -110,6 +110,7 @@ async def mix(
     Raises:
         NodeFault: lost data or a lost worker. Whatever `allowed` raises.
     """
+    # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
     if await in_thread(_size, source) < units * layer.unit_bytes:
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
     again = np.empty(0, dtype=np.intp)
@@ -121,6 +122,7 @@ async def mix(
     total = units * layer.records_per_unit
     with timed(PEEL, total):
         peeled = await _peel_all(layer, units, source, pool, progress)  # 2
+    # After peeling here: equal onions come inside different envelopes, which only this node opens.
     if layer.position == 1:  # 3
         with timed(CHECK, len(peeled.records)):
             again = await in_thread(repeated, peeled.records, random)

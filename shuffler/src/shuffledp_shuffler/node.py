@@ -135,6 +135,7 @@ class MixNode:
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
         plan = check_certificate(signed, self._parts.roster, name, position, suite, now)
+        # To its end even if the analyst hangs up: the repetition then finds the round, and gets the same key.
         return await uninterrupted(self._prepare(signed, plan, position, suite))
 
     async def set_manifest(self, manifest: bytes) -> Signed:
@@ -205,6 +206,7 @@ class MixNode:
 
     async def _prepare(self, signed: Signed, plan: Certificate, position: int, suite: str) -> Signed:
         async with self._lock:
+            # Asked of the disk: the id of a discarded round stays used after every restart.
             if self._parts.store.discard_of(plan.round_id) is not None:
                 raise RoundStateError(f"round {plan.round_id} was deleted here and can never be used again")
             if plan.round_id in self._rounds or plan.round_id in self._damaged:
@@ -239,12 +241,14 @@ class MixNode:
             record = live.record
             if record.manifest is None:
                 terms = check_manifest(signed, record, self._parts.roster)
+                # Only the first time: whoever asks again, however late, gets the same countersignature.
                 check_times(terms, self._parts.clock())
                 opened = record.opened(signed)
                 live.spool = live.spool or (self._spool(live.folder, terms) if record.is_entry else None)
                 live.terms = terms
                 # On disk before it is countersigned: after a crash, too, a second manifest is refused.
                 await live.commit(opened)
+            # One manifest a round: this node enforces its counts and times, and no user may have been shown others.
             elif record.manifest != signed:
                 raise RoundStateError(f"round {record.round_id} already has another manifest; delete it")
         countersignature = Countersignature(
@@ -279,6 +283,7 @@ class MixNode:
 
     async def _delete(self, round_id: str) -> Signed:
         async with self._lock:
+            # Under the same lock as `_prepare`: of a round that is being deleted no new key can be promised.
             kept = self._parts.store.discard_of(round_id)
             if kept is not None:
                 return kept
@@ -330,6 +335,7 @@ class MixNode:
             if record.phase not in KEYLESS:
                 live.private_key = live.folder.read_key(suite_named(record.own_key().suite).private_key_bytes)
             if record.manifest is not None:
+                # Without `check_times`: the round was open, and its closing time may be over by now.
                 live.terms = check_manifest(record.manifest, record, self._parts.roster)
                 if record.is_entry:
                     live.spool = self._spool(live.folder, live.terms)
@@ -347,5 +353,6 @@ class MixNode:
         return Spool(folder.index, folder.envelopes, size, limit, self._parts.metrics.accepted.inc)
 
     def _start(self, live: LiveRound) -> None:
+        # At most one job a round: two at a time would write two orders into one file.
         if live.job is None and not live.deleted:
             live.job = asyncio.create_task(self._parts.work.run(live))

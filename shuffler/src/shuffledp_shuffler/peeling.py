@@ -51,12 +51,14 @@ class PeelPool:
             for piece in pieces:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
                 if len(window) >= 2 * self.workers:  # one piece in work and one waiting: no worker is ever idle
+                    # Taken out only when it is done: a cancellation in between leaves it to the `finally` below.
                     place(await window[0])
                     window.popleft()
             while window:
                 place(await window[0])
                 window.popleft()
         except BrokenProcessPool as error:
+            # Another round may have replaced the broken pool already; its workers are not ours to end.
             if self._pool is pool:
                 self.close()
             raise WorkersLost("a peeling process died; see the system's log for out-of-memory kills") from error

@@ -95,6 +95,7 @@ class Relay:
                     await channel.channel_ready()
             except TimeoutError as error:
                 raise UnreachableError(f"no connection to {target.name} at {target.address}") from error
+            # Only now that the connection stands: a node that reached nobody can still sign that nothing left it.
             await started()
             try:
                 async with translated(target.name):

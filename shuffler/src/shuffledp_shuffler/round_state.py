@@ -108,6 +108,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
             raise RoundStateError(f"this node stands at position {self.position}; only the entry node can be closed")
+        # The certificate was computed for no fewer: a smaller crowd hides each report less.
         if accepted < min_reports:
             raise TooFewReportsError(
                 f"{accepted} reports arrived where the round needs {min_reports}; nothing was forwarded: "

@@ -139,6 +139,7 @@ async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIte
 
 def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
     record = snapshot.record
+    # Shown only then: the final certificate rests on it, and until the next hop has the batch the round may fail.
     relayed = record.outgoing if record.phase is Phase.DONE else None
     return node_pb2.WatchRoundResponse(
         phase=_PHASES[record.phase],

@@ -92,14 +92,17 @@ class Spool:
         self._file = os.open(envelopes, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.close(os.open(index, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would make it with the umask's mode
+            # Opened here and used by the writer's thread alone, until that has ended.
             self._database = sqlite3.connect(index, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
+            # NORMAL, which is usual with WAL, may lose the last commits in a power cut: receipts were signed for them.
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_SCHEMA)
             self._accepted = int(self._database.execute("SELECT count(*) FROM accepted").fetchone()[0])
         except sqlite3.Error as error:
             os.close(self._file)
             raise NodeFault(f"{_trouble(error)}; the round cannot go on") from error
+        # The files' names, too, must survive before the first receipt rests on them.
         sync(index.parent)
         self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
         self._thread.start()
@@ -137,6 +140,7 @@ class Spool:
 
     async def close(self) -> int:
         """Refuses every later submission; returns the final number. Idempotent."""
+        # In the queue like any submission: what was put before it is in, and what comes later is refused.
         answer: asyncio.Future[int] = self._loop.create_future()
         self._put(_Close(answer))
         return await answer
@@ -216,11 +220,13 @@ class Spool:
         self._accepted += len(fresh)
         self._count(len(fresh))
         for request in group:
+            # Answered only behind the COMMIT: a submission of the same group is found once it is on disk, not before.
             if request.envelope is None:
                 request.outcome = self._digest_of(request.credential)
 
     def _admit(self, request: _Request, count: int, fresh: list[bytes]) -> ShuffleDPError | None:
         known = self._digest_of(request.credential)
+        # First of all: the repetition of an accepted submission is answered also when the round is closed or full.
         if known is not None:
             return None if known == request.digest.hex() else different_submission()
         # A copy would be dropped in the mix as repeated onions and cost the round reports; here it costs nothing.
@@ -251,6 +257,7 @@ def _settle(answer: asyncio.Future[int], count: int) -> None:
 
 def _answer(group: Iterable[_Request]) -> None:
     for request in group:
+        # Its caller has gone, and the submission may be stored all the same: sent again, it gets its receipt.
         if request.answer.done():
             continue
         if isinstance(request.outcome, ShuffleDPError):

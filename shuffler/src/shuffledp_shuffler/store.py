@@ -90,6 +90,7 @@ class RoundFolder:
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:
         """Moves a verified, flushed upload into the round, then commits the record that counts on it."""
+        # Killed before the commit, the round still waits: no record names this file, and the next one replaces it.
         upload.rename(self.incoming)
         sync(self.path)
         self.commit(record)
@@ -149,6 +150,7 @@ class Store:
             erase_folder(making.path)
             raise
         making.path.rename(path)
+        # Before anybody is told the public key: a round that a power cut takes back was promised to nobody.
         sync(self._rounds)
         return RoundFolder(path)
 

@@ -108,6 +108,7 @@ class Uploads:
         offsets, envelope = Offsets(total), bytearray()
         began = asyncio.get_running_loop().time()
         try:
+            # Counted from the beginning, not from the last chunk: a byte now and then must not hold a place for ever.
             async with asyncio.timeout_at(began + self._patience(offsets)) as scope:
                 async for offset, data in chunks:
                     offsets.accept(offset, len(data))

@@ -228,6 +228,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
         max_distance=options.max_distance,
         min_reports=least,
         max_reports=options.users,
+        # One honest user at least: without any there is nothing to certify.
         colluding=min(int(COLLUDING_SHARE * options.users), least - 1),
         route=system.route,
         suite=options.suite,

@@ -92,6 +92,7 @@ def run_average(
         totals = [work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials) for x in (0, 1)]
     # The best guess from independent answers to one question is the majority's.
     right_fresh = np.concatenate((2 * fresh[0] <= shown, 2 * fresh[1] > shown))
+    # A tie is read as 0 on both sides: taken as right on each it would flatter the adversary.
     right_kept = np.concatenate((kept[0] <= 0, kept[1] > 0))
     small = _Small(users, delta, confidence, shown, totals)
     return AttackReport(

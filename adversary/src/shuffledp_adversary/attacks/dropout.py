@@ -98,6 +98,7 @@ def run_dropout(
         CannotCertify: no parameters meet the target.
     """
     check_trials(trials, confidence)
+    # Quarters are taken of all users and of the careful plan's half, and must be whole.
     if users < 1 or users % (2 * QUARTERS):
         raise UsageError(f"users must be a multiple of {2 * QUARTERS}, not {users}")
     began = time.monotonic()

@@ -129,6 +129,7 @@ def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Findi
 def _chance(spec: GeoShuffle) -> float:
     """Probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2 each."""
     ratio = math.exp(-float(spec.epsilon_geo))
+    # A user who holds the value itself gives it by noise 0; one who holds the other end needs noise k, r^k as likely.
     return (1 - ratio) / (1 + ratio) * (1 + ratio**spec.max_value) / 2
 
 

@@ -122,6 +122,7 @@ def _both(
     delta, confidence = evidence
     how = "bits shuffled, the sum is seen" if bits else "numbers shuffled, the largest is seen"
     bound = epsilon_bound(near, far, delta, confidence)
+    # From the laws, before the trials are seen: a threshold fitted to them would make the interval too narrow.
     threshold = spec.max_value / 2 if bits else _threshold(spec, users)
     right = np.concatenate((near < threshold, far >= threshold))
     limit = Claim(
@@ -136,6 +137,7 @@ def _both(
 def _threshold(spec: GeoShuffle, users: int) -> int:
     """Threshold of the largest number from which on k is guessed: least error under the exact law of the noise."""
     points = np.arange(1, spec.max_value + 1, dtype=np.float64)
+    # In logarithms and with expm1: far out each user's probability is nearly 1, and 1 - p^n would cancel.
     others = (users - 1) * np.log(_below(spec, points))
     # P(largest >= point | far user at 0) + P(largest < point | far user at k)
     wrong = -np.expm1(others + np.log(_below(spec, points))) + np.exp(others) * _below(spec, points - spec.max_value)

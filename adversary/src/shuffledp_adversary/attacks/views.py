@@ -80,6 +80,7 @@ def _seal_padded(spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], a
 
 def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
     """Seals the same onions, but, to save traffic, a message only for each 1."""
+    # No message, but an envelope all the same: a user who is silent would be told apart without any length.
     if answer == 0:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1))(b"")
     shorter = msgspec.structs.replace(geometry, messages_per_user=answer)
@@ -97,6 +98,7 @@ def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: 
     histogram = spec.answers is Answers.HISTOGRAM
     victim = value if histogram else value * (spec.domain - 1)
     others = min(2, spec.domain - 1) if histogram else 0
+    # Whatever they send, the adversary knows it and takes it away again, so that zeros are as good as anything.
     forged = _board(spec, [0] * (users - honest))
     views = []
     for _ in range(count):

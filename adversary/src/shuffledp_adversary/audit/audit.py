@@ -97,6 +97,7 @@ class AuditReport:
     @property
     def broken(self) -> bool:
         """True if the measurement contradicts the claim."""
+        # The bound, not the estimate: of a tight and true claim about every second estimate lies above it.
         return self.claimed is not None and self.lower > self.claimed
 
     @property
@@ -198,6 +199,7 @@ def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
     if effort.values is not None:
         pair = worst_looking(spec, users, *effort.values)
     else:
+        # Of a histogram all changes are the same up to names (docs/accounting.md, K7).
         default = most if spec.metric else 1
         pair = worst_looking(spec, users, 0, default if effort.distance is None else effort.distance)
     if pair.distance > most and spec.metric:

@@ -60,6 +60,7 @@ def audit_through_mixnet(
     bound = epsilon_bound(codes[::2], codes[1::2], asked.delta, effort.confidence)
     ran = replace(asked, spec=reports[0].final.mechanism, asked=())
     certified = [report.final.epsilon.certified for report in reports]
+    # The weakest claim of all: what contradicts this one contradicts that of every round.
     claimed = None if None in certified else max(bound for bound in certified if bound is not None)
     seconds = time.perf_counter() - began
     each = sum(report.seconds["total"] for report in reports) / len(reports)

@@ -87,6 +87,7 @@ def ranked(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
 def _distinct(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """The different rows, and which of them each row is. Rows have one sum, so that the first count is redundant."""
     base, width = int(counts[0].sum()) + 1, counts.shape[1] - 1
+    # A row is written as one number, with the counts as digits below `base`: one-to-one while it fits into 63 bits.
     if base**width >= 2**63:
         rows, place = np.unique(counts, axis=0, return_inverse=True)
         return rows, place.ravel()

@@ -38,6 +38,7 @@ def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> 
     best = np.empty(len(distinct), dtype=np.int64)
     rows = max(1, _CELLS // spec.domain)
     with np.errstate(divide="ignore"):
+        # What nobody holds gets -inf, and is never guessed.
         log_prior = np.log(prior)
     for start in range(0, len(distinct), rows):
         block = distinct[start : start + rows]

@@ -75,6 +75,7 @@ def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np
         return np.full(len(wanted), -1, dtype=np.int64)
     keys, known = as_keys(wanted), as_keys(among)
     order = np.argsort(known)
+    # A row above all of them has no place there; clipped to the last, it fails the comparison below.
     places = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
     found = order[places]
     return np.where(known[found] == keys, found, -1).astype(np.int64)

@@ -186,6 +186,7 @@ def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tupl
     count = np.bincount(senders[linked], minlength=users)
     said = np.zeros(users, dtype=np.int64)
     np.add.at(said, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
+    # A sum over some of a user's messages is no answer, and the likelihood knows whole answers only.
     return count == geometry.messages_per_user, said
 
 

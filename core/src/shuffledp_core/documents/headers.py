@@ -52,6 +52,7 @@ def check_headers(
             f"round {round_id} lacks the batch header of {', '.join(missing)}: its reports count only by the word of "
             "every node of its route; wait until all are done"
         )
+    # Exact, and in order: each header is then held against the position of its own node, and none speaks for another's.
     if signers != names:
         raise ForeignDocumentError(
             f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route is {', '.join(names)}"
@@ -60,8 +61,10 @@ def check_headers(
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
         header = verify_from(party, signed, BatchHeader)  # 2
         check_size(party.name, len(signed.to_bytes()))
+        # From here on only the last digest is compared, with the board's; free text in the others would be published.
         if not _DIGEST.fullmatch(header.digest):
             raise MalformedDocumentError(f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}")
+        # A genuine header of an earlier round with more reports would otherwise certify this one a smaller ε.
         if (header.round_id, header.position) != (round_id, position + 1):  # 3
             raise ForeignDocumentError(
                 f"the batch header of {party.name} is for position {header.position} of round {header.round_id[:80]}, "
@@ -77,6 +80,7 @@ def check_headers(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
                 f"round {round_id} is wrong or lies"
             )
+        # The last number is the result: if it could fall, a node could hide losses that cost the certificate reports.
         if header.dropped < dropped:  # 6
             raise CountMismatchError(
                 f"{party.name} signed that {header.dropped} onions were dropped so far, its predecessor {dropped}"

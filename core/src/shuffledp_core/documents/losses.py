@@ -23,6 +23,7 @@ class Losses:
 
     def dishonest(self, messages_per_user: int) -> int:
         """Least number of users who broke the protocol: each has sent `messages_per_user` messages at most."""
+        # Rounded up: one spoiled message is already one user who broke the protocol.
         return -(-self.invalid // messages_per_user)
 
     def spoiled(self, messages_per_user: int) -> int:
@@ -41,6 +42,7 @@ def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> 
         planned_honest: whole reports of honest users that the plan's certificate counts on.
         messages_per_user: onions of one report, all of which one dishonest user can spoil.
     """
+    # In whole reports: a bound in messages alone would let one credential with m bad onions stop the round.
     return messages_per_user * max(0, accepted - planned_honest)
 
 
@@ -62,5 +64,7 @@ def honest_reports(
         losses: what does not count.
     """
     colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))  # 1
+    # A report for each message, not for every m of them: a malicious node may drop one message of as many users.
     spared = min(losses.dropped, max(0, accepted - planned_users))  # 2
+    # The larger, not the sum: the spoiled reports may be those of the very users who are counted as colluding.
     return accepted - max(colluding + spared, losses.spoiled(messages_per_user))  # 3

@@ -68,6 +68,7 @@ class Roster(Document, frozen=True, kw_only=True):
         keys = {party.name: party.identity_key for party in self.parties}
         keys |= {population.name: population.enrolment_key for population in self.populations}
         for name, key in keys.items():
+            # One way to write a key: they are compared as text, and `bytes.fromhex` also takes capitals and spaces.
             if not _KEY.fullmatch(key):
                 raise ValueError(f"the key of {name[:80]!r} is not 64 lower-case hex digits")
 
@@ -160,6 +161,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError(f"min_reports must be from 1 to max_reports, not {self.min_reports}")
         if not 0 <= self.colluding < self.min_reports:
             raise ValueError(f"colluding must be from 0 to min_reports - 1, not {self.colluding}")
+        # The guarantee counts nodes as independent; one that stood twice would make the route look longer than it is.
         if len(set(self.route)) != len(self.route):
             raise ValueError("a node may stand only once on the route")
         if not 0 < self.open_seconds <= 366 * 86400:

@@ -78,6 +78,7 @@ def encode_value(value: object) -> object:
 
 def decode_value(wanted: type, value: object) -> object:
     """The inverse of `encode_value`; `ValueError` for anything that is not a rational in lowest terms."""
+    # Bounded before `int`: otherwise whoever writes the text decides how long all arithmetic on it takes.
     if wanted is Fraction and isinstance(value, str) and len(value) <= 64:
         numerator, _, denominator = value.partition("/")
         if numerator.isdecimal() and denominator.isdecimal() and int(denominator) > 0:

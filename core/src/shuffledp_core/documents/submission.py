@@ -49,10 +49,13 @@ def check_claim(
         raise UnknownCredentialError(
             f"the credential is not one of population {population!r}: {error}; enrol again"
         ) from error
+    # The signature covers label and body, not the signer's name: where two populations share an enrolment key, only
+    # this field tells their credentials apart.
     if owner.population != population:
         raise UnknownCredentialError(f"the credential is for population {owner.population!r}, not {population!r}")
     name = credential_id(owner)
     try:  # 2
+        # A credential is no secret, entry nodes see it: only its key's signature shows that its owner sent this.
         said = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
     except (DocumentError, ValueError) as error:
         raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error

@@ -32,6 +32,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     symbol_bytes: int
 
     def __post_init__(self) -> None:
+        # With a single hop the node that knows the senders would also see the symbols, and nobody else would mix.
         if not 2 <= self.hops <= MAX_HOPS:
             raise ValueError(f"hops must be from 2 to {MAX_HOPS}, not {self.hops}")
         if not 1 <= self.messages_per_user <= MAX_MESSAGES_PER_USER:

@@ -43,6 +43,7 @@ def seal_envelope(
     """
     if len(public_keys) != geometry.hops or len(messages) != geometry.messages_per_user:
         raise ValueError("the number of round keys or messages does not fit the geometry")
+    # One message of another length could be followed by it through every shuffle.
     if any(len(message) != geometry.plain_bytes for message in messages):
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
@@ -61,6 +62,7 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
     Raises:
         InvalidSubmissionError: wrong length, or it does not open under this round's key.
     """
+    # Before any decryption: the right length is public, so that this refusal costs nothing and tells nothing.
     if len(envelope) != geometry.envelope_bytes:
         raise InvalidSubmissionError(
             f"the envelope has {len(envelope)} bytes where this round needs {geometry.envelope_bytes}; "

@@ -110,11 +110,13 @@ class SealedBox:
         from nacl import bindings
         from nacl.exceptions import CryptoError
 
+        # Once for all layers that this opens: each nonce needs it, and a multiplication for every onion would add up.
         public_key = bindings.crypto_scalarmult_base(private_key)
 
         def open_(layer: bytes) -> bytes:
             try:
                 return bindings.crypto_box_seal_open(layer, public_key, private_key)
+            # One sentence for every cause: a sender that learned which check failed would have an oracle.
             except (CryptoError, TypeError, ValueError) as error:
                 raise BadBatchError(_DOES_NOT_OPEN) from error
 
@@ -139,6 +141,7 @@ class Hpke:
         if not self.hybrid:
             return private, public
         lattice = mlkem.MLKEM768PrivateKey.generate()
+        # ML-KEM first in both halves: the last 32 bytes are the classical key in either suite.
         return lattice.private_bytes_raw() + private, lattice.public_key().public_bytes_raw() + public
 
     def sealer(self, public_key: bytes, info: bytes, source: RandomBytes = system_random) -> Seal:  # noqa: ARG002
@@ -148,6 +151,7 @@ class Hpke:
         if self.hybrid:
             key = hpke.MLKEM768X25519PublicKey(mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical)
         suite = self._suite()
+        # A fresh encapsulation for each plaintext: one context for all would mark a user's onions by its key.
         return lambda plaintext: suite.encrypt(plaintext, key, info=info)
 
     def opener(self, private_key: bytes, info: bytes) -> Open:

@@ -87,6 +87,7 @@ class Announcer:
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Queues a retained document; an older one waiting for the same topic is replaced."""
+        # A dict keeps the place of a key that is set again: the newest document might then be dropped as the oldest.
         self._waiting.pop(topic, None)
         self._waiting[topic] = payload
         while len(self._waiting) > MAX_WAITING or sum(map(len, self._waiting.values())) > MAX_WAITING_BYTES:
@@ -122,17 +123,20 @@ class Announcer:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
         async with connected(self._broker, will) as connection:
             if self._status is not None:
+                # On every connection anew: the broker has published the last will of the one before.
                 self.publish(*self._status)
             while True:
                 await self._publish_waiting(connection)
                 if self._away:
                     self._away = False
                     self._log.info("broker back")
+                # Well within the keepalive of CONNECT: after one and a half of it without a sign a broker hangs up.
                 await connection.quiet(self._changed, KEEPALIVE_SECONDS / 2)
                 if not self._changed.is_set():
                     await connection.ping()
 
     async def _publish_waiting(self, connection: Connection) -> None:
+        # Cleared before the queue is read: what is queued while this publishes sets it again, and is not forgotten.
         self._changed.clear()
         while self._waiting:
             topic, payload = next(iter(self._waiting.items()))

@@ -115,14 +115,17 @@ class Connections:
             self._look()
             if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
                 self._close_surplus()
+            # Listing descriptors costs time for each of them: callers that force hang-ups must not fill all of ours.
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _crowded(self) -> bool:
         """True if there may be too many connections. It counts all descriptors, which costs next to nothing."""
+        # Our own files count, too, so that this errs on one side: it may cause an exact count, never spare one.
         return len(_open_descriptors()) > self._limits.connections
 
     def _close_surplus(self) -> None:
         found = dict(self._accepted())
+        # The privilege ends with its connection: a later stranger with the same address and port must not inherit it.
         self._known = {peer for peer in self._known if peer_of(peer) in found}
         ending = {peer for peer in map(peer_of, self._ending) if peer in found}
         self._ending.clear()
@@ -139,10 +142,12 @@ class Connections:
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in found}
         known, calling = set(map(peer_of, self._known)), set(map(peer_of, self._calls))
         strangers = [peer for peer in self._ages if peer not in known]
+        # A stable sort: idle ones come first, and among each kind the oldest stay in front.
         strangers.sort(key=calling.__contains__)
         queues: dict[str, deque[Peer]] = {}
         for peer in strangers:
             queues.setdefault(peer[0], deque()).append(peer)
+        # A heap, because a wave leaves thousands to choose: a search for the fullest address each time is quadratic.
         largest = [(-len(queue), host) for host, queue in queues.items()]
         heapify(largest)
         chosen: set[Peer] = set()

@@ -42,6 +42,7 @@ class Line:
                 try:
                     return await arrival
                 finally:
+                    # Read before we take ourselves out: only an eviction has done so already.
                     evicted = scope not in self._waiting
                     self._waiting.discard(scope)
         except TimeoutError as error:
@@ -56,6 +57,7 @@ class Line:
         if len(self._waiting) > self._places:
             leaving = self._waiting.take_one()
             if not leaving.expired():
+                # In the past: the evicted caller's own time-out fires, in its own task, and nothing is cancelled here.
                 leaving.reschedule(0.0)
 
 
@@ -75,6 +77,7 @@ class Doorway:
         self.connections.begin(peer, known=party is not None)
         _when_over(context, lambda: self.connections.end(peer))
         if party is not None:
+            # Counted, with its callback, before it may be refused: a refused call ends like any other and is taken off.
             self._of_parties[party] += 1
             _when_over(context, lambda: self._of_parties.subtract([party]))
             if self._of_parties[party] > self._limits.party_calls:
@@ -115,6 +118,7 @@ class Doorway:
 
     def _give_up(self, context: Context) -> None:
         self._taken_in(context)
+        # The connection, not the call: gRPC keeps an answer that nobody takes in for as long as its connection lives.
         self.connections.hang_up(context.peer())
 
 

@@ -106,6 +106,7 @@ def children_resident_bytes() -> int:
 
 def _resident_of_child(entry: Path) -> int:
     with suppress(OSError, ValueError, IndexError):  # it may end while we look
+        # The program's name, in brackets, may hold spaces and brackets itself: the fields begin behind the last one.
         after_name = (entry / "stat").read_text().rpartition(")")[2].split()
         if int(after_name[1]) == os.getpid():
             return int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

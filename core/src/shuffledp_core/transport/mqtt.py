@@ -90,6 +90,7 @@ class Connection:
     async def open(self, will: Will | None) -> None:
         """Sends CONNECT with a fresh client identifier and a clean session, and waits for CONNACK."""
         password = broker_password() if self._broker.username else None
+        # Random: of two connections with one identifier a broker drops the older, so others must not know ours.
         flags, fields = 0b10, [_text(secrets.token_hex(8).encode())]
         if will is not None:
             flags |= 0b101100  # retained, QoS 1
@@ -161,16 +162,19 @@ class Connection:
         """Packets as they come: documents, or a confirmed subscription; at most `PACKETS_PER_SECOND`."""
         clock, due = asyncio.get_running_loop().time, 0.0
         while True:
+            # No limit on the wait for a packet to begin: a listener expects silence, and its caller bounds the whole.
             head = await self._reader.readexactly(1)
             async with asyncio.timeout(ANSWER_SECONDS):
                 length, encoded = 0, b""
                 while not encoded or encoded[-1] & 128:
                     encoded += await self._reader.readexactly(1)
                     length |= (encoded[-1] & 127) << 7 * (len(encoded) - 1)
+                    # Three bytes of length reach 2 MiB; MQTT's fourth could only announce more than is taken.
                     if length > MAX_PUBLISH_BYTES or len(encoded) > 3:
                         raise ConnectionError(f"it sends a packet of {length} bytes and more")
                 body = await self._reader.readexactly(length)
             now = clock()
+            # A token bucket in one number: silence earns a second's credit at most, 50 packets.
             due = max(due, now - 1.0) + 1 / PACKETS_PER_SECOND
             await asyncio.sleep(max(due - now, 0.0))
             yield head + encoded + body

@@ -42,6 +42,7 @@ async def probe(config: ServiceConfig) -> None:
         UnreachableError: nobody answers there within `TIMEOUT_SECONDS`, or the service says that it does not serve.
         NodeFault: it answers with another failure.
     """
+    # Without the state folder: a probe must not remember there a roster that the service itself has not loaded.
     roster = load_roster(config.roster, config.root_key)
     named = [party for party in roster.parties if party.name == config.name]
     if not named:

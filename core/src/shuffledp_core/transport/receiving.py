@@ -57,6 +57,7 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
             offsets.finish()
             file.flush()
             await in_thread(os.fsync, file.fileno())
+    # Also when cancelled: a connection that goes away cancels us, and must leave no torn file behind.
     except BaseException:
         await in_thread(erase, path)
         raise

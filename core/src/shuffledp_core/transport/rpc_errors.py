@@ -25,6 +25,7 @@ from shuffledp_core.vocabulary import Role
 
 _KEY: Final = "shuffledp-error"
 
+# From special to general: the first class that fits decides, and the last fits every error of ours.
 _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] = (
     (errors.AccessDenied, grpc.StatusCode.PERMISSION_DENIED),
     (errors.UnknownRoundError, grpc.StatusCode.NOT_FOUND),
@@ -111,6 +112,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 if inspect.iscoroutinefunction(inner):  # grpc's own way to watch health
                     await inner(request, context)
                     return
+                # Closed as soon as the caller leaves: an abandoned generator keeps what it holds until it is collected.
                 async with aclosing(inner(request, context)) as answers:
                     async for answer in answers:
                         with self._doorway.sending(context) if device else nullcontext():
@@ -186,6 +188,7 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
     """The error that `party` raised, or `UnreachableError` when it did not answer or its certificate has ended."""
     code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
+        # Names of our own errors only, any other gives the root class: what a party answers chooses no other exception.
         kind = errors.by_code(code if isinstance(code, str) else code.decode("ascii", "replace"))
         return kind(error.details() or "no details")
     if _ENDED in (error.details() or ""):

@@ -41,6 +41,7 @@ def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
     bounds = limits or Limits()
     return [
         *_OPTIONS,
+        # Below the 20 s of `_OPTIONS`: by gRPC's default of 5 minutes our callers' own pings would count as abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.max_receive_message_length", _REQUEST_BYTES),
         # A stream that nobody reads holds at most one window of 64 KiB. Probing for a longer line widens the windows of

@@ -55,6 +55,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"shuffledp {deployment} development CA {secrets.token_hex(4)}")
         ends = now + dt.timedelta(days=AUTHORITY_DAYS)
+        # Room for one authority below it, the bridge to its successor, and for no more.
         return cls(key, _authority(name, name, key, now, ends, path_length=1).sign(key, hashes.SHA256()))
 
     def successor(self, deployment: str, now: dt.datetime) -> Authority:
@@ -73,12 +74,14 @@ class Authority:
         The folder must hold no TLS key.
         """
         key = ec.generate_private_key(ec.SECP256R1())
+        # With its issuer it ends anyway: a later date would only hide that from whoever watches the expiry.
         ends = min(now + dt.timedelta(days=VALID_DAYS), self.ends)
         certificate = (
             _builder(_name(name), self.certificate.subject, key, now, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(
+                # Both: with one certificate a node serves its predecessor and calls its successor.
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
                 critical=False,
             )
@@ -88,6 +91,7 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Holders of the old roster need the bridge to get here from the old authority; those of the new one ignore it.
         (folder / "tls.pem").write_bytes(pem(certificate) + pem(self.bridge or self.certificate))
         write_secret(folder / "tls-key.pem", private_pem(key))
 
@@ -128,6 +132,7 @@ def private_pem(key: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
 
 def write_secret(path: Path, data: bytes) -> None:
     """Writes a new file that only its owner may read."""
+    # Exclusive: a key in use, once overwritten, is lost for good.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -143,6 +143,7 @@ def enrol(
             write_secret(new / f"{name}.bundle", make_bundle(deployment, new / name).to_bytes())
         for name in names:
             for part in (name, f"{name}.bundle"):
+                # Noted before the rename, so that a failure right behind it takes this one back as well.
                 done.append(clients / part)
                 (new / part).rename(clients / part)
     return [clients / f"{name}.bundle" for name in names]
@@ -201,6 +202,7 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
     file = deployment.folder / "withdrawals" / f"{where}.json"
     with alone(deployment.folder):
         serial, present = _present_list(file, key)
+        # The present ones, too: each list replaces those before it, and one without them would bring them back.
         found = dict.fromkeys([*present, *(_credential_of(deployment, name, where) for name in who)])
         if len(found) > MAX_WITHDRAWN:
             raise UsageError(f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new enrolment key")
@@ -209,6 +211,7 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
         file.parent.mkdir(exist_ok=True)
         part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
         part.write_bytes(key.sign(withdrawals).to_bytes())
+        # At once: entry nodes may read the list at any moment, and must find the old or the new one.
         part.replace(file)
     return withdrawals
 

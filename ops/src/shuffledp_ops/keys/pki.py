@@ -114,6 +114,7 @@ def _making(folder: Path) -> Iterator[Path]:
         new.mkdir(mode=0o700)
         try:
             yield new
+            # Under its name as a whole only: half of its keys would look like a deployment.
             new.rename(folder)
         finally:
             shutil.rmtree(new, ignore_errors=True)

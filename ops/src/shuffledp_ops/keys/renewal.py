@@ -160,6 +160,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
         raise ConfigError(f"{folder} belongs to another user, who would lose it: run this as its owner")
     copy = folder.with_name(f".{folder.name}.renewal")
     try:
+        # The parent: the folder itself changes its name below, and a lock on it would go along.
         with alone(folder.parent):
             shutil.rmtree(copy, ignore_errors=True)
             try:

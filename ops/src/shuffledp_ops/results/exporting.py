@@ -74,6 +74,7 @@ def write_rows(rows: Sequence[Row], file: Path) -> None:
 
 
 def _write_json(rows: Sequence[Row], file: Path) -> None:
+    # NaN and infinity are no JSON: an error here, not in the program that reads the file.
     file.write_text(json.dumps(rows, indent=2, allow_nan=False) + "\n")
 
 

@@ -83,6 +83,7 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
 
 
 def _require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
+    # Genuine is not enough: an analyst could answer with the result of another round.
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(
             f"the analyst answered with a {document.label} of round {document.round_id} of {document.deployment!r}, "

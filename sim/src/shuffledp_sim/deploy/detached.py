@@ -68,6 +68,7 @@ class Detached:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                # The lock goes along: the kernel holds it for as long as the process lives, and no longer.
                 pass_fds=(lock.fileno(),),
             )
             process.returncode = 0  # nobody here waits for it

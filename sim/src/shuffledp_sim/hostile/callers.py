@@ -32,6 +32,7 @@ class Devices:
         self._keys = deployment.keys_of(CLIENT)
         self._roster: Roster = deployment.roster
         self._party = party
+        # Not the honest callers' address: surplus connections are taken from the address that has most.
         self._source = source
 
     @asynccontextmanager

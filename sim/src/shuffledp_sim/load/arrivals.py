@@ -29,6 +29,7 @@ def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.r
         count: users.
         random: draws the gaps; nothing secret depends on it.
     """
+    # Written so that NaN is refused.
     if not rate > 0:
         raise ValueError(f"a rate is above 0, not {rate}")
     gaps = random.exponential(1 / rate, count) if process is ArrivalProcess.POISSON else np.full(count, 1 / rate)

@@ -95,6 +95,7 @@ def established_to(address: str) -> int | None:
     tables = [table for table in (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")) if table.exists()]
     if not tables:
         return None
+    # The table is that of the whole network namespace: only sockets among our own descriptors are ours.
     ours = {_target(link) for link in Path("/proc/self/fd").iterdir()}
     rows = [line.split() for table in tables for line in table.read_text().splitlines()[1:]]
     return sum(

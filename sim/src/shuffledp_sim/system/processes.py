@@ -64,6 +64,7 @@ class LocalProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Ctrl-C at a terminal then reaches this process alone, which stops the others in good order.
                 start_new_session=True,
                 env={**os.environ, PARENT: str(os.getpid())},
             )
@@ -98,6 +99,7 @@ class LocalProcess:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
+        # Also after a clean end: workers of a process that was killed before are left in its group.
         self.signal_group(signal.SIGKILL)
         self._process.wait()
 
@@ -227,6 +229,7 @@ class LocalSystem:
         """Stops everything: SIGTERM to all, then SIGKILL to what is left, at once if waiting is cut short."""
         try:
             for process in self.processes.values():
+                # All are told before the first is waited for, so that their grace periods run side by side.
                 process.signal_group(signal.SIGTERM)
             for process in self.processes.values():
                 process.wait(STOP_SECONDS)

@@ -153,6 +153,7 @@ class Fleet:
 
     async def _seal_and_upload(self, verified: VerifiedRound, began: float) -> None:
         loop = asyncio.get_running_loop()
+        # One piece in work and one waiting for each process: no process is idle, and no more is held in memory.
         places = asyncio.Semaphore(2 * WORKERS)
         uploads = asyncio.Semaphore(UPLOADS)
         async with AsyncExitStack() as stack:

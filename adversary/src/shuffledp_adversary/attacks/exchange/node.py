@@ -82,7 +82,9 @@ class TamperingWork(RoundPipeline):
         self.orders.leave_made(pool.made)
         packed = b"".join(tampered)
         write_atomic(live.folder.outgoing, packed)
+        # Only with this order the header admits the loss; every other one has to get by with counts that seem whole.
         dropped = header.dropped + (len(pool.records) - len(tampered) if order == DROP else 0)
+        # A header for what is really sent: the next hop would refuse any other by its digest or by arithmetic alone.
         return msgspec.structs.replace(
             header,
             users=(len(tampered) + dropped) // pool.geometry.messages_per_user,

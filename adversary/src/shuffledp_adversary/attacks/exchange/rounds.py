@@ -178,6 +178,7 @@ class TamperedRound:
     async def submit(self, users: int = USERS) -> None:
         """Submits for new honest users, the first one before the others; each holds a checked receipt."""
         sent = self.prepare(users, self.enrolment)
+        # First, so that it is the first envelope of the spool, where the malicious entry node takes its victim.
         await self.send(sent[:1])
         await self.send(sent[1:])
         self.honest += sent

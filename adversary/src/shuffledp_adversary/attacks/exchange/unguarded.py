@@ -101,6 +101,7 @@ def marked(trials: int) -> Pointing:
         sent = [_plain() for _ in range(USERS * MESSAGES)]
         onions = [_bare_seal(route, message) for message in sent]
         marked_onion = bytearray(onions[0])
+        # Each layer only puts its key in front, so that the symbol's bit keeps its distance from the end throughout.
         marked_onion[len(route) * _KEY_BYTES] ^= 0x80
         records = [bytes(marked_onion), *onions[1:]]
         for key in route:
@@ -129,6 +130,7 @@ def _bare_open(key: X25519PrivateKey, onion: bytes) -> bytes:
 
 def _stream(shared: bytes, data: bytes) -> bytes:
     key = HKDF(SHA256(), 32, salt=None, info=b"without authentication").derive(shared)
+    # A constant nonce is no flaw: each key comes from a fresh exchange and is used once. What is missing is the tag.
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(data)
 
 
@@ -141,6 +143,7 @@ def flipped(suite: Suite) -> Pointing:
     info = binding(_ROUND, 2)
     onion = suite.sealer(public, info)(_plain())
     opens = suite.opener(private, info)
+    # The ignored bit leaves the shared secret as it was, but the key's bytes also enter nonce or key schedule.
     bits = range(8 * len(onion))
     return Pointing(sum(_opens(opens, _flip(onion, bit)) for bit in bits), len(bits))
 
