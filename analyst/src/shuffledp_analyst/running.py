@@ -130,10 +130,10 @@ class RunningRound:
             length = self._judge(lambda: self.round.check_batch(header))  # 2
             try:
                 found = await receive(batch_chunks(parts), length, self._services.records.batch_part(self._id))  # 3
+                self._judge(lambda: self._commit(signed, header, found))  # 4
             except OSError as error:
                 self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
                 raise
-            self._judge(lambda: self._commit(signed, header, found))  # 4
             self._delivered.set()
 
     def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:

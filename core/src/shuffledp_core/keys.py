@@ -20,7 +20,7 @@ from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
 from shuffledp_core.errors import ConfigError, StaleRosterError
-from shuffledp_core.files import write_new
+from shuffledp_core.files import sync, write_new
 
 ROOT = "root"
 """Name under which the roster is signed."""
@@ -156,6 +156,7 @@ def _remember(state: Path, serial: int, digest: str) -> None:
         part = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
         write_new(part, f"{serial} {digest}".encode())
         part.replace(file)
+        sync(state)  # a power cut must not bring the older serial back
     except OSError as error:
         raise ConfigError(f"cannot use the state folder {state}: {error.strerror}; check `state`") from error
     except (ValueError, IndexError) as error:

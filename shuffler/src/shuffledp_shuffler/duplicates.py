@@ -17,8 +17,8 @@ _ROWS: Final = 2**16
 def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
     """Places of the records that are equal to an earlier one, ascending; exact, in O(N log N) time and 16 N bytes.
 
-    Records are hashed to 64 bits with fresh random multipliers, so that nobody can prepare collisions that would
-    make this slow; only records whose hashes meet are then compared byte by byte.
+    Records are hashed to 64 bits with fresh random multipliers; only records whose hashes meet are then compared byte
+    by byte. Whoever prepares records that meet makes this slower, by a constant factor, and never wrong.
     """
     hashes = _hashes(records, random)
     order = np.argsort(hashes)
