@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from shuffledp.commands import questions
 from shuffledp.commands.options import Scenario, decimal
 from shuffledp.commands.questions import Question
+from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.vectorised import randomise_all
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
 USERS = 8

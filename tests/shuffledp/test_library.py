@@ -187,7 +187,7 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
     """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""
-    from shuffledp_core.vectorised import randomise_all
+    from shuffledp.vectorised import randomise_all
 
     draws = 200_000
     answers = randomise_all(spec, np.full(draws, value), np.random.default_rng(5))
@@ -197,7 +197,7 @@ def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> 
 
 
 def test_what_has_no_fast_sampler_is_drawn_by_the_clients_own_repeatably() -> None:
-    from shuffledp_core.vectorised import randomise_all
+    from shuffledp.vectorised import randomise_all
 
     slow, values = randomise_all.dispatch(object), np.array([[0, 1], [2, 3]])
     first, again = (slow(RR, values, np.random.default_rng(3)) for _ in range(2))

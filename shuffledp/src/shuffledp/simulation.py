@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from shuffledp.notebook import check_installed, data_frame, html_table
 from shuffledp.plans import Plan
+from shuffledp.vectorised import randomise_all
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate
 from shuffledp_core.estimation import check_informative, estimate
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.vectorised import randomise_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
