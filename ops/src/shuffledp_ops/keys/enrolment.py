@@ -25,6 +25,7 @@ from shuffledp_core.documents.models import Credential, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.documents.submission import credential_id
 from shuffledp_core.errors import ConfigError, DocumentError, UsageError
+from shuffledp_core.files import sync
 from shuffledp_core.keys import Identity, read_file
 from shuffledp_ops.keys.authority import write_secret
 from shuffledp_ops.keys.names import check_names
@@ -211,8 +212,10 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
         file.parent.mkdir(exist_ok=True)
         part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
         part.write_bytes(key.sign(withdrawals).to_bytes())
+        sync(part)
         # At once: entry nodes may read the list at any moment, and must find the old or the new one.
         part.replace(file)
+        sync(file.parent)
     return withdrawals
 
 
