@@ -100,10 +100,22 @@ def prepare(
     Raises:
         UsageError: the value is outside the round's domain.
     """
-    spec, geometry = verified.mechanism, verified.geometry
     # Not from the seed, which evidence reveals: with it the randomisation could be undone.
-    answer = randomise(spec, value, RandomIntegers(random))
-    packed, seed = pack(geometry, symbols(spec, answer)), random(SEED_BYTES)
+    return prepare_answer(verified, randomise(verified.mechanism, value, RandomIntegers(random)), member, random)
+
+
+def prepare_answer(
+    verified: VerifiedRound, answer: int, member: Member, random: RandomBytes = system_random
+) -> PreparedSubmission:
+    """Encodes, seals and signs an answer that is randomised already; see `prepare`, which devices call.
+
+    A step of its own for experiments whose users randomise, or cheat, in their own way.
+
+    Raises:
+        ValueError: the round's mechanism has no such answer.
+    """
+    geometry = verified.geometry
+    packed, seed = pack(geometry, symbols(verified.mechanism, answer)), random(SEED_BYTES)
     envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
     identity = member.identity()
     claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))

@@ -115,12 +115,18 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     return _sum(float(value), deviation / slope, (Z * deviation + 0.5) / slope, users, max_value)
 
 
-def sum_with_noise(total: Fraction, users: Present, max_value: int, shape: float, epsilon: float) -> Estimate:
-    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 - exp(-epsilon))."""
+def sum_with_noise(
+    total: Fraction, users: Present, max_value: int, shape: float, epsilon: float, bias: float = 0.0
+) -> Estimate:
+    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 - exp(-epsilon)).
+
+    `bias` is the most by which clamping may move the mean. It depends on the values, so it is not taken off: the
+    standard error is the root of the mean squared error at worst, and the interval reaches so much farther.
+    """
     from shuffledp_core import noise
 
     error, width = noise.standard_deviation(shape, epsilon), noise.half_width(shape, epsilon, COVERAGE)
-    return _sum(float(total), error, width, users, max_value)
+    return _sum(float(total), math.hypot(error, bias), width + bias, users, max_value)
 
 
 def _sum(value: float, error: float, half_width: float, users: Present, max_value: int) -> Estimate:

@@ -46,7 +46,7 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.commands.options import whole
-from shuffledp.commands.padding import geo_padding, sgdl_padding
+from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
@@ -292,7 +292,7 @@ def _theorem_41() -> Finding:
 
 def _theorem_41_ours(trials: int) -> _Case:
     users, epsilon, delta, distance = _GEO
-    padding = geo_padding(epsilon, distance, _metric(users, distance), delta)
+    padding = unnoticed_geo_padding(epsilon, distance, _metric(users, distance), delta)
     spec = GeoShuffle(max_value=distance, epsilon_geo=epsilon, padding=padding)
     ours = epsilon_bounds(spec, _metric(users, distance), delta)
     return _Case(

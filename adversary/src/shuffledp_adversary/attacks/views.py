@@ -1,7 +1,8 @@
 """Views of the adversary, trial by trial: users played by the client's own sampler, encoder and seals.
 
 This runs in worker processes and imports only the client's pure part, so that a worker starts in a moment. Each
-function gives `count` independent trials, one row of numbers for each.
+function gives `count` independent trials, one row of numbers for each. Their draws come from `integers`: None, the
+operating system's; an exercise that wants the same views again gives its own.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ QUARTERS: Final = 4
 _ROUND: Final = "00" * 16
 
 
-def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
+def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int, integers: RandomIntegers | None = None) -> Views:
     """Simulates rounds in which one user holds `far`, the others 0.
 
     A row has, from the same reports, the largest number, the sum, and the sum of the far user and one other alone.
     """
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
     views = []
     for _ in range(count):
         reports = [randomise(spec, 0, integers) for _ in range(users - 1)]
@@ -61,13 +62,20 @@ def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int) -> Views:
 
 
 def envelopes(
-    spec: GeoShuffle, geometry: Geometry, keys: tuple[bytes, ...], value: int, count: int, *, padded: bool
+    spec: GeoShuffle,
+    geometry: Geometry,
+    keys: tuple[bytes, ...],
+    value: int,
+    count: int,
+    *,
+    padded: bool,
+    integers: RandomIntegers | None = None,
 ) -> Views:
     """Simulates a user who holds `value`: its randomised answer, and the bytes of its envelope on the wire.
 
     The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise only the ones.
     """
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
     seal = _seal_padded if padded else _seal_ones
     answers = [randomise(spec, value, integers) for _ in range(count)]
     return [(answer, len(seal(spec, geometry, keys, answer))) for answer in answers]
@@ -88,13 +96,15 @@ def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer
     return seal_envelope(shorter, _ROUND, keys, messages)
 
 
-def flooded_rounds(spec: Mechanism, honest: int, users: int, value: int, count: int) -> Views:
+def flooded_rounds(
+    spec: Mechanism, honest: int, users: int, value: int, count: int, integers: RandomIntegers | None = None
+) -> Views:
     """Simulates flooded rounds: one number each, which tells the victim's two values apart.
 
     The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other honest users hold 0,
     or a third symbol. The colluding users may send what they like: here, zeros.
     """
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
     histogram = spec.answers is Answers.HISTOGRAM
     victim = value if histogram else value * (spec.domain - 1)
     others = min(2, spec.domain - 1) if histogram else 0
@@ -116,16 +126,18 @@ def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
     return counts
 
 
-def daily_answers(value: int, shown: Sequence[int], count: int) -> Views:
+def daily_answers(value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None) -> Views:
     """Number of times one user has answered 1 up to each shown day, with fresh randomness every day."""
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
     daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
     return [_until(shown, answers) for answers in daily]
 
 
-def daily_totals(users: int, value: int, shown: Sequence[int], count: int) -> Views:
+def daily_totals(
+    users: int, value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+) -> Views:
     """Number of ones that left the small round's shuffle up to each shown day; all but one user hold 0."""
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
 
     def ones() -> int:
         return randomise(YES_NO, value, integers) + sum(randomise(YES_NO, 0, integers) for _ in range(users - 1))
@@ -133,13 +145,13 @@ def daily_totals(users: int, value: int, shown: Sequence[int], count: int) -> Vi
     return [_until(shown, [ones() for _ in range(shown[-1])]) for _ in range(count)]
 
 
-def daily_rappor(value: int, shown: Sequence[int], count: int) -> Views:
+def daily_rappor(value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None) -> Views:
     """Number of reports of value 1's bit minus that of value 0's, up to each shown day.
 
     The two values set one bit each; all other bits are alike for both and tell nothing. The permanent response
     replaces a bit by a fair coin with probability f and is kept; each day it is reported with noise p and q.
     """
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
 
     def keep(bit: bool) -> Fraction:  # noqa: FBT001
         response = bernoulli(Fraction(1, 2), integers) if bernoulli(FAKE, integers) else bit
@@ -158,12 +170,14 @@ def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
     return [sums[day - 1] for day in shown]
 
 
-def partial_rounds(spec: SGDLShuffle, users: int, value: int, count: int) -> Views:
+def partial_rounds(
+    spec: SGDLShuffle, users: int, value: int, count: int, integers: RandomIntegers | None = None
+) -> Views:
     """Simulates the sum after each quarter of the users; the first of them holds `value`, the others 0.
 
     The first h reports of a round are a round of h users: one simulation serves all of them.
     """
-    integers = RandomIntegers()
+    integers = integers or RandomIntegers()
     views = []
     for _ in range(count):
         reports = [randomise(spec, value, integers)]

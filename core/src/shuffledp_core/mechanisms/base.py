@@ -10,6 +10,7 @@ imported where it is used: command lines ask for names and parameters alone, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
@@ -255,11 +256,24 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         # The number of messages is fixed and public: one that followed the noise would show whose noise was large.
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
 
+    @property
+    def bias(self) -> float:
+        """Largest mean, over all values, by which clamping moves one report: that of a value at an end; rounded up.
+
+        Exact for whole noises: E(N - c)_+ - E(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares an upper bound,
+        as P(A = j) <= φ^j/shares: E(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²). docs/accounting.md, S17.
+        """
+        rate = float(self.noise_rate)
+        beyond = math.exp(-rate * (self.padding + 1)) * (1 + 1e-12)
+        if self.noise_shares == 1:
+            return beyond * math.expm1(-rate * self.max_value) / math.expm1(-2 * rate)
+        return beyond / math.expm1(-rate) ** 2 / self.noise_shares
+
     def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """Σ B - n c; noise of shape n/shares. Clamping is rarer than the certificate's δ, left out of the law."""
+        """Σ B - n c; noise of shape n/shares, and what clamping may have moved every report by."""
         total = int(counts[1]) - users * self.padding
         shape = float(users / self.noise_shares)
-        return sum_with_noise(total, users, self.max_value, shape, float(self.noise_rate))
+        return sum_with_noise(total, users, self.max_value, shape, float(self.noise_rate), float(users) * self.bias)
 
 
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import grpc
+import msgspec
 
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
@@ -121,6 +122,8 @@ class LocalSystem:
         metrics: whether every service has a metrics page; the attribute `metrics` has its host:port by name.
         programs: by party name (or "broker"), replacements of its program: a module and its first arguments.
         corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
+        proxied: names of parties that listen elsewhere than the roster says, so that a proxy can stand between them and
+            whoever calls them; the attribute `listens` has everybody's real host:port by name.
     """
 
     def __init__(
@@ -134,9 +137,10 @@ class LocalSystem:
         metrics: bool = False,
         programs: Mapping[str, Sequence[str]] | None = None,
         corrupt: Collection[int] = (),
+        proxied: Collection[str] = (),
     ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
-        self._ports = Ports(2 * nodes + 5)
+        self._ports = Ports(2 * nodes + 5 + len(proxied))
         ports = self._ports.numbers
         addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip([*names, ANALYST, ACCOUNTANT], ports, strict=False)
@@ -144,7 +148,9 @@ class LocalSystem:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._settings = settings or {}
-        pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 :], strict=True)
+        pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 : 2 * nodes + 5], strict=True)
+        behind = zip(sorted(proxied), ports[2 * nodes + 5 :], strict=True)
+        self.listens = addresses | {name: f"127.0.0.1:{port}" for name, port in behind}
         self.metrics = {name: f"127.0.0.1:{port}" for name, port in pages} if metrics else {}
         self.route = tuple(names)
         self.corrupt = tuple(names[number - 1] for number in sorted(corrupt))
@@ -182,7 +188,7 @@ class LocalSystem:
             f'keys = "keys/{name}"',
             'roster = "keys/roster.json"',
             f'root_key = "{self.deployment.root_key}"',
-            f'listen = "{party.address}"',
+            f'listen = "{self.listens[name]}"',
             f'state = "state/{name}"',
             *([f'metrics = "{self.metrics[name]}"'] if name in self.metrics else []),
             *(['withdrawals = "keys/withdrawals"'] if party.role == Role.NODE else []),
@@ -265,7 +271,9 @@ class LocalSystem:
 
     async def _service_answers(self, name: str) -> bool:
         roster = self.deployment.roster
-        async with channel_to(roster.party(name), self.deployment.keys_of(OPERATOR), roster) as channel:
+        # At its own door: a proxy in front of it need not run yet.
+        party = msgspec.structs.replace(roster.party(name), address=self.listens[name])
+        async with channel_to(party, self.deployment.keys_of(OPERATOR), roster) as channel:
             try:
                 return await ask_health(channel)
             except grpc.aio.AioRpcError:

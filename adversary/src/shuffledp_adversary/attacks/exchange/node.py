@@ -75,15 +75,14 @@ class TamperingWork(RoundPipeline):
         header = await super().mixed(live)
         pool = self._pool_of(live)
         self.earlier[pool.position] = pool.victim[0]
-        order = self.orders.order
-        if order is None:
+        tampered = await self.tampered(pool)
+        if tampered is None:
             return header
-        tampered = TAMPERINGS[order](pool)
         self.orders.leave_made(pool.made)
         packed = b"".join(tampered)
         write_atomic(live.folder.outgoing, packed)
         # Only with this order the header admits the loss; every other one has to get by with counts that seem whole.
-        dropped = header.dropped + (len(pool.records) - len(tampered) if order == DROP else 0)
+        dropped = header.dropped + (len(pool.records) - len(tampered) if self.orders.order == DROP else 0)
         # A header for what is really sent: the next hop would refuse any other by its digest or by arithmetic alone.
         return msgspec.structs.replace(
             header,
@@ -92,6 +91,11 @@ class TamperingWork(RoundPipeline):
             dropped=dropped,
             digest=hashlib.sha256(packed).hexdigest(),
         )
+
+    async def tampered(self, pool: Pool) -> list[bytes] | None:
+        """What the node sends on in place of its honest output; None: that output itself."""
+        order = self.orders.order
+        return None if order is None else TAMPERINGS[order](pool)
 
     def _pool_of(self, live: LiveRound) -> Pool:
         terms = live.require_terms()

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
-from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.exchange.node import Orders
-from shuffledp_adversary.attacks.exchange.tampering import split
-from shuffledp_client.board import check_board, check_result
-from shuffledp_client.submission import Member, PreparedSubmission, prepare
-from shuffledp_client.transport import AnalystReader, EntryNode
-from shuffledp_client.verification import VerifiedRound, verify_round
-from shuffledp_core.clock import system_clock
+from shuffledp_client.submission import PreparedSubmission
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
+from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_core.vocabulary import Outcome
-from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, issue_credentials
-from shuffledp_ops.rounds.running import OpenedRound, StageClock, control_of, follow_round, open_round
-from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, analyst_pb2
+from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
+from shuffledp_ops.rounds.running import control_of, open_round
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
-from shuffledp_sim.users.fleet import ANY_ROUND
+from shuffledp_sim.users.fleet import System
+from shuffledp_sim.users.small_round import SmallRound
 
 USERS: Final = 12
 """Honest users of a round; the first one is the victim."""
@@ -148,32 +139,12 @@ def plan_for(system: LocalSystem, position: int, max_reports: int = USERS + 1) -
     )
 
 
-class TamperedRound:
-    """One open round with honest users; `submit`, then `finish`."""
-
-    def __init__(self, system: LocalSystem, opened: OpenedRound) -> None:
-        self.system = system
-        self.round_id = opened.round_id
-        self.keys = system.deployment.keys_of(CLIENT)
-        self.roster = system.deployment.roster
-        self.verified: VerifiedRound = verify_round(
-            opened.announcement, self.roster, ANY_ROUND, system.population, system_clock(), opened.round_id
-        )
-        self.honest: list[PreparedSubmission] = []
-
-    @property
-    def enrolment(self) -> Identity:
-        """The population's real enrolment identity."""
-        return self.system.deployment.enrolment_of(self.system.population)
-
-    def entry(self) -> EntryNode:
-        """A device's channel to the entry node; use as a context manager."""
-        return EntryNode(self.verified.entry, self.keys, self.roster)
+class TamperedRound(SmallRound):
+    """One open round with honest users, the first of whom is the victim; `submit`, then `finish`."""
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
         """Prepares the submissions of new users with credentials under this key."""
-        members = (Member.of(*pair) for pair in issue_credentials(enrolment, users))
-        return [prepare(self.verified, number % (LARGEST + 1), member) for number, member in enumerate(members)]
+        return self.prepared([number % (LARGEST + 1) for number in range(users)], enrolment)
 
     async def submit(self, users: int = USERS) -> None:
         """Submits for new honest users, the first one before the others; each holds a checked receipt."""
@@ -183,41 +154,10 @@ class TamperedRound:
         await self.send(sent[1:])
         self.honest += sent
 
-    async def send(self, submissions: Sequence[PreparedSubmission]) -> None:
-        """Sends these submissions; raises the entry node's first refusal."""
-        async with self.entry() as entry:
-            await asyncio.gather(*(entry.submit(submission) for submission in submissions))
-
-    async def finish(self) -> Signed:
-        """Closes the submissions and returns the signed result, published or not."""
-        async with control_of(self.system.deployment) as control, translated(ANALYST):
-            await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
-            return await follow_round(control, self.round_id, _QUIET, StageClock())
-
-    def split(self, packed: bytes) -> list[bytes]:
-        """Splits packed plain messages."""
-        return split(packed, self.verified.geometry.plain_bytes)
-
     @property
     def victims(self) -> set[bytes]:
         """The messages of the first user."""
         return set(self.split(self.honest[0].messages))
-
-    async def board(self, result: Result) -> bytes:
-        """The published board; empty when there is none."""
-        if result.outcome != Outcome.PUBLISHED:
-            return b""
-        async with AnalystReader.of(self.keys, self.roster) as analyst:
-            return await analyst.board(self.round_id, result.messages * self.verified.geometry.plain_bytes)
-
-    def complaint(self, signed: Signed, board: bytes, user: int) -> ShuffleDPError | None:
-        """The error with which this user's own client rejects a published round; None when all is well."""
-        mine = self.honest[user]
-        try:
-            check_board(check_result(mine, self.roster, signed), mine.geometry, board, [mine.messages])
-        except ShuffleDPError as error:
-            return error
-        return None
 
 
 async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
@@ -294,7 +234,7 @@ async def judge(
     )
 
 
-async def charge_of(system: LocalSystem, round_id: str) -> str:
+async def charge_of(system: System, round_id: str) -> str:
     """State of the round's charge: reserved, settled or released."""
     roster = system.deployment.roster
     keys, accountant = system.deployment.keys_of(OPERATOR), roster.accountant
@@ -308,6 +248,3 @@ def _stopped_by(result: Result, position: int) -> str:
     """The node that refused by the analyst's word; else the analyst itself."""
     named, colon, _ = (result.reason or "").partition(": ")
     return named if colon and named in ROUTES[position] else ANALYST
-
-
-_QUIET: Final = Stages(Console(quiet=True))

@@ -12,29 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from shuffledp_adversary.attacks.exchange.tampering import COPIES, Pool, copy, split
+from shuffledp_adversary.attacks.exchange.tampering import COPIES, copy
+from shuffledp_adversary.in_process import Conduct, play
 from shuffledp_core.errors import BadBatchError
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
-from shuffledp_core.onion.layers import binding, peel, seal_envelope
-from shuffledp_core.onion.suites import Suite, suite_named
+from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.suites import Suite
 from shuffledp_core.randomness import system_random
-from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.permutation import uniform_permutation
 
 USERS: Final = 12
 MESSAGES: Final = 2
 HOPS: Final = 3
 _ROUND: Final = "in-process"
-
-Route = list[tuple[bytes, bytes]]
-"""Round keys (private, public) of every hop."""
 
 
 @dataclass(frozen=True)
@@ -53,40 +49,14 @@ def copied(trials: int, *, guarded: bool) -> Pointing:
     The adversary points at the message that stands on the board most often.
     """
     found = dropped = 0
+    geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
+    conduct = Conduct(careless=() if guarded else range(2, HOPS + 1), tampering={1: copy})
     for _ in range(trials):
-        geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
-        route = [suite_named(geometry.suite).generate() for _ in range(HOPS)]
-        sent = [_plain() for _ in range(USERS * MESSAGES)]
-        pool = _entry_pool(geometry, route, sent)
-        sent_on = copy(pool)
-        board = _mixed(geometry, route, sent_on, guarded=guarded)
-        dropped += len(sent_on) - len(board)
-        suspect, times = Counter(board).most_common(1)[0]
-        found += times == COPIES and suspect in sent[:MESSAGES]
+        played = play(geometry, [[_plain() for _ in range(MESSAGES)] for _ in range(USERS)], conduct)
+        dropped += sum(played.dropped.values())
+        suspect, times = Counter(played.board).most_common(1)[0]
+        found += times == COPIES and suspect in played.messages[0]
     return Pointing(found, trials, dropped)
-
-
-def _entry_pool(geometry: Geometry, route: Route, sent: Sequence[bytes]) -> Pool:
-    """Pool of the entry node after peeling; the first user is the victim."""
-    keys = [public for _, public in route]
-    suite, private = suite_named(geometry.suite), route[0][0]
-    records: list[bytes] = []
-    for start in range(0, len(sent), MESSAGES):
-        envelope = seal_envelope(geometry, _ROUND, keys, sent[start : start + MESSAGES])
-        records += split(suite.opener(private, binding(_ROUND, 1))(envelope), geometry.record_bytes(2))
-    return Pool(geometry, _ROUND, keys, 1, records, records[:MESSAGES])
-
-
-def _mixed(geometry: Geometry, route: Route, records: list[bytes], *, guarded: bool) -> list[bytes]:
-    """Board after the honest hops 2..L; when guarded, each drops onions that repeat."""
-    for position in range(2, HOPS + 1):
-        if guarded:
-            packed = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
-            again = set(repeated(packed, system_random).tolist())
-            records = [record for place, record in enumerate(records) if place not in again]
-        opened = peel(geometry, _ROUND, position, route[position - 1][0], b"".join(records))
-        records = _permuted(split(opened, geometry.record_bytes(position + 1)))
-    return records
 
 
 def marked(trials: int) -> Pointing:
