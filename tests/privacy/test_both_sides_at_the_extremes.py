@@ -91,6 +91,22 @@ def third_symbol(spec: KRRHistogram, honest: int, epsilon: float) -> mpmath.mpf:
     return positive(list(first.values()), [second[counts] for counts in first], epsilon)
 
 
+def ternary(epsilon0: float, honest: int, epsilon: float) -> mpmath.mpf:
+    """δ of 3-RR where all others hold the third symbol, by how many of their reports are x0 and x1."""
+    q = 1 / (2 + mpmath.exp(mpmath.mpf(epsilon0)))
+    p, others = 1 - 2 * q, honest - 1
+
+    def chance(a: int, b: int) -> mpmath.mpf:
+        if min(a, b) < 0 or a + b > others:
+            return mpmath.mpf(0)
+        return mpmath.binomial(others, a) * mpmath.binomial(others - a, b) * q ** (a + b) * p ** (others - a - b)
+
+    counts = [(a, b) for a in range(honest + 1) for b in range(honest + 1 - a)]
+    first = [p * chance(a - 1, b) + q * chance(a, b - 1) + q * chance(a, b) for a, b in counts]
+    second = [q * chance(a - 1, b) + p * chance(a, b - 1) + q * chance(a, b) for a, b in counts]
+    return positive(first, second, epsilon)
+
+
 def near(spec: KRRHistogram, left: float) -> float:
     """The ε at which one report alone has δ of about 10^-left."""
     p, q = chances(spec)
@@ -154,7 +170,8 @@ def test_any_randomiser_brackets_the_worst_of_all_binary_ones(epsilon0: float, h
         laws = other_reports(1 - q, q, honest - 1)
         truth = max(positive(plus_one(law, 1 - q), plus_one(law, q), epsilon) for law in laws)
         bounds = delta_bounds(LocalRandomiser(epsilon0), Setting(honest, honest), epsilon)
-        assert bounds.attained <= truth <= bounds.certified <= 1
+        assert truth <= bounds.certified <= 1
+        assert bounds.attained <= max(truth, ternary(epsilon0, honest, epsilon)) <= bounds.certified
 
 
 @settings(max_examples=20, deadline=None)

@@ -257,6 +257,18 @@ def test_pure_noise_needs_no_epsilon_and_an_almost_open_report_amplifies_nothing
     assert epsilon_bounds(plain, everyone(10**6), 1e-6).certified > 20
 
 
+@pytest.mark.parametrize("epsilon0", [1e-6, 2e-4, 20.5, 22.0])
+@pytest.mark.parametrize("symbols", [3, 10])
+def test_very_small_and_very_large_epsilon0_are_known_as_well(epsilon0: float, symbols: int) -> None:
+    krr = spec(symbols, epsilon0)
+    honest, delta = (300, epsilon0 * 1e-3) if epsilon0 < 1 else (10**9, 1e-6)
+    bounds = epsilon_bounds(krr, everyone(honest), delta)
+    assert 0 < bounds.attained <= bounds.certified <= law_of(krr).epsilon0
+    assert bounds.certified <= 1.02 * bounds.attained
+    if epsilon0 < 1:
+        assert bounds.certified < 0.9 * epsilon0
+
+
 def test_the_standard_error_is_that_of_the_worst_count() -> None:
     krr = KRRHistogram(symbols=4, blanket=Fraction(2, 5))
     p, q = 0.7, 0.1

@@ -86,7 +86,8 @@ def test_ones_that_hardly_ever_flip_agree_with_sixty_digits(bits: int, flip: flo
         chance = mpmath.mpf(flip)
         truth = mpmath.log(mpmath.binomial(bits, flipped)) + flipped * mpmath.log(chance)
         truth += (bits - flipped) * mpmath.log(1 - chance)
-        found = log_pmf(BitSum(np.array([0.0]), np.array([float(bits)]), flip), np.array([float(bits - flipped)]))
+        # Counted from the number of ones.
+        found = log_pmf(BitSum(np.array([0.0]), np.array([float(bits)]), flip), np.array([float(-flipped)]))
         assert found.low[0] <= truth <= found.high[0]
     assert found.high[0] - found.low[0] < 1e-5
 

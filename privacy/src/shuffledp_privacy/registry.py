@@ -22,7 +22,16 @@ T = TypeVar("T")
 
 GROUP: Final = "shuffledp.analyses"
 
-_OURS: Final = ("histogram.krr", "local.clones", "sums.rr", "sums.geo", "sums.sgdl", "local.lecture", "local.rappor")
+_OURS: Final = (
+    "histogram.krr",
+    "local.clones",
+    "local.matrix",
+    "sums.rr",
+    "sums.geo",
+    "sums.sgdl",
+    "local.lecture",
+    "local.rappor",
+)
 
 
 class _Registry:

@@ -214,7 +214,7 @@ def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
         return bounds_of(spec.mechanism, setting, delta)
     largest = spec.domain - 1
     distance = min(largest, setting.max_distance or largest)
-    return Bounds(_read(TABLES.of(spec.mechanism, setting, distance), delta), 0.0, None, ("C3: tabulated",))
+    return Bounds(read_epsilon(TABLES.of(spec.mechanism, setting, distance), delta), 0.0, None, ("C3: tabulated",))
 
 
 @epsilon_bounds.register
@@ -244,7 +244,7 @@ def _(spec: Highest) -> bool:
     return all(grows_with_distance(mechanism) for mechanism, _ in spec.members)
 
 
-def _read(table: DeltaCurve, delta: float) -> float:
+def read_epsilon(table: DeltaCurve, delta: float) -> float:
     """Smallest ε found with δ(ε) <= delta on the table's chords, rounded up.
 
     Raises:

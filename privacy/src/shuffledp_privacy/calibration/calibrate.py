@@ -89,11 +89,13 @@ class _Search:
         return self._parameter(good)
 
 
-def _trimmed(spec: Mechanism, target: Target) -> Mechanism:
-    """The same noise with the least padding that still passes."""
+def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
+    """Hardly more noise, with the least padding that still passes."""
+    if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
+        spec = _padded(family.build(family.rounded(float(parameter) * (1 - family.spare))), spec.padding)
     if not isinstance(spec, PaddedSpec):
         return spec
-    low, high = -1, spec.padding
+    low, high = min(family.least_padding(parameter), spec.padding) - 1, spec.padding
     while high - low > 1:
         middle = (low + high) // 2
         if excess(_padded(spec, middle), target) <= 0:
@@ -124,7 +126,7 @@ def calibrate(kind: str, target: Target) -> Mechanism:
     """
     family = family_of(kind, target)
     parameter = _Search(family, target).least()
-    spec = _trimmed(family.build(parameter), target)
+    spec = _trimmed(family, parameter, target)
     if isinstance(spec, PaddedSpec):
         # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
         padding = spec.padding

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
@@ -18,13 +21,19 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
 )
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.calibration.clamped import LESS_NOISE, biased_at_most, refuse_too_wide, wasting_little
 from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
 from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_of
+from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.registry import load
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
 
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
+
+SPARE = 0.004
+"""Share of the noise of geo-shuffle that is given for fewer messages, besides what its padding wastes anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +45,16 @@ class Family:
         guess: where to start.
         safest: a parameter that is private enough by itself (pure), the end of the search.
         rising: whether a larger parameter means more noise.
+        spare: share of the noise that is given for fewer messages.
+        least_padding: the padding that no certificate may go below, for a parameter, for the sake of the answer.
     """
 
     build: Callable[[Fraction], Mechanism]
     guess: float
     safest: float
     rising: bool
+    spare: float = 0.0
+    least_padding: Callable[[Fraction], int] = lambda _: 0
 
     def rounded(self, value: float) -> Fraction:
         """The nearest parameter with few bits on the noisy side."""
@@ -131,13 +144,51 @@ def _pure_unit(target: Target) -> float:
 def _geo(target: Target) -> Family:
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     safest = _pure_unit(target)
-    guess = target.epsilon * math.sqrt(2 * target.honest) / (_deviations(target) * units)
+    # Under about this tilt several rounds together reach ε.
+    tilt = target.epsilon / units / target.rounds
+
+    def least_padding(epsilon: Fraction) -> int:
+        return biased_at_most(float(epsilon), target.users, target.largest)
 
     def build(epsilon: Fraction) -> Mechanism:
-        padding = _padding(target, NoiseShares(float(epsilon), 1.0, target.honest))
+        padding = max(wasting_little(epsilon, tilt, target.largest), least_padding(epsilon))
         return GeoShuffle(max_value=target.largest, epsilon_geo=epsilon, padding=padding)
 
-    return Family(build, min(guess, 20.0), safest, rising=False)
+    guess = max(safest, min(_without_clamping(target, safest), 20.0))
+    return Family(build, guess, safest, rising=False, spare=SPARE, least_padding=least_padding)
+
+
+def _without_clamping(target: Target, safest: float) -> float:
+    """About the largest ε_geo whose noise is enough if nobody is clamped, less what `wasting_little` wastes."""
+    units = target.reach if target.adjacency is Adjacency.STANDARD else 1
+    total = target.epsilon * target.reach / units
+    found = target.epsilon * math.sqrt(2 * target.honest) / (_deviations(target) * units)
+    refuse_too_wide(max(found, safest), target.largest)
+    # What a change costs grows nearly in proportion to ε_geo.
+    for _ in range(4):
+        found = min(max(found, safest), 20.0)
+        needed = _needed_without_clamping(target, _dyadic(found))
+        found *= total / needed if needed > 0 else 2.0
+    return max(min(found, 20.0), safest) * (1 - LESS_NOISE)
+
+
+def _dyadic(value: float) -> Fraction:
+    """The value with a few bits, so that it is a double."""
+    bits = 30 + max(0, 1 - math.frexp(value)[1])
+    return Fraction(max(1, round(math.ldexp(value, bits))), 2**bits)
+
+
+def _needed_without_clamping(target: Target, epsilon: Fraction) -> float:
+    """Total ε of the target's rounds at the largest distance if nobody is clamped, nats."""
+    noise = sum_noise(Fraction(target.honest), epsilon)
+    pure = float(epsilon) * target.reach * target.rounds
+    if target.rounds == 1:
+        return min(float(noise.least(np.array([target.reach]), target.delta, 0.0)[0][0]), pure)
+
+    def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        return noise.divergence(np.full(epsilons.shape, target.reach), epsilons)[0]
+
+    return min(compose_curves([Repeated(curve, target.rounds)], target.delta, 60).epsilon(target.delta), pure)
 
 
 def _sgdl(target: Target) -> Family:

@@ -9,13 +9,17 @@ from functools import singledispatch
 import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, Mechanism, PaddedSpec
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, PaddedSpec, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
+from shuffledp_privacy.primitives.bits import BitPair
+from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
 from shuffledp_privacy.rounds.subsampling import Curve
+from shuffledp_privacy.sums import geo, rr
+from shuffledp_privacy.sums.common import probes
 
 AIM = 1 - 4e-6
 """A search aims this much below the target ε, the width to which an analysis inverts its curve."""
@@ -118,6 +122,34 @@ def excess(spec: Mechanism, target: Target) -> float:
     except CannotCertify:
         return math.inf
     return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
+
+
+@excess.register
+def _(spec: GeoShuffle, target: Target) -> float:
+    """By its own certificate: what clamping leaves of the noise is quickly evaluated (S6b)."""
+    item = geo.noisy_sum(spec, target.setting)
+    if target.rounds > 1:
+        units = target.reach if target.adjacency is Adjacency.METRIC else 1
+        total = _composed_epsilon(item.left, target)
+        pure = item.pure * item.d_max * target.rounds
+        return max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST) if total > 0 else LOWEST
+    found = item.delta(target.epsilon * AIM)
+    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+
+
+@excess.register
+def _(spec: RRShuffle, target: Target) -> float:
+    """From the datasets that are known to be the worst; the certificate looks at all of them, once."""
+    if target.rounds > 1:
+        return excess.dispatch(object)(spec, target)
+    item = rr.bit_shuffle(spec, target.setting)
+    steps = np.repeat(np.array(probes(item.d_max) if item.metric else [item.d_max], dtype=np.float64), 2)
+    # All other bits 0, and all 1. A certificate is up to `rr.SLACK` above what they attain.
+    zeros = np.where(np.arange(steps.size) % 2 == 0, item.bits - steps, 0.0)
+    pairs = BitPair(zeros, item.bits - steps - zeros, steps, item.flip)
+    goal = target.epsilon * AIM / (1 + rr.SLACK) * (steps if item.metric else np.ones_like(steps))
+    found = float(np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max())
+    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 
 @excess.register

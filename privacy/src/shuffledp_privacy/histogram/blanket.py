@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window, chords
 from shuffledp_privacy.primitives.trinomial import ROUNDING, trinomial_table
 
@@ -279,6 +280,22 @@ class GridBlanket:
         deviation = math.sqrt(self.honest * law.q) * beta
         widest = int(min(float(size), fineness * deviation / kappa))
         return chords(self.third, min(size, max(1, widest, -(-size // MOST_NODES))))
+
+
+def any_upper(law: Law, honest: int, epsilon: float) -> float:
+    """Upper bound of the blanket's δ at any ε0, without the outward margin; ε >= 0 (K12)."""
+    alpha, beta, kappa = law.form(epsilon, ROUNDING)
+    masses, values = [law.q, law.q, (law.symbols - 2) * law.q], [alpha, -beta, -kappa]
+    size = min(law.symbols, 3)
+    return mean_excess(Draw(np.array(masses[:size]), np.array(values[:size]) / law.q), honest)[1]
+
+
+def any_lower(law: Law, honest: int, epsilon: float) -> float:
+    """Lower bound of δ at any ε0 and ε >= 0, k >= 3: all others hold a third symbol (K5, K12)."""
+    alpha, beta, kappa = law.form(epsilon, -ROUNDING)
+    masses = np.array([law.q, law.q, law.p, (law.symbols - 3) * law.q])[: law.symbols]
+    values = np.array([alpha / law.q, -beta / law.q, -kappa / law.p, -kappa / law.q])[: law.symbols]
+    return mean_excess(Draw(masses, values), honest)[0]
 
 
 @lru_cache(maxsize=2)

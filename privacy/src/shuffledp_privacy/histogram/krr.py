@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,16 @@ from shuffledp_privacy.histogram.binary import (
     one_symbol,
     one_symbol_window,
 )
-from shuffledp_privacy.histogram.blanket import NOTHING, ExactCells, Law, exact_cells, grid_blanket, law_of
+from shuffledp_privacy.histogram.blanket import (
+    NOTHING,
+    ExactCells,
+    Law,
+    any_lower,
+    any_upper,
+    exact_cells,
+    grid_blanket,
+    law_of,
+)
 from shuffledp_privacy.histogram.published import published_theorem_1
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, down, up
@@ -48,9 +58,14 @@ LARGEST_CURVE = 2_000_000
 LARGEST_BINARY_CURVE = 10**6
 """Most honest users for which a curve for k = 2 uses the compositions; beyond, a pass over their tables is too long."""
 
-AMPLIFIED = (0.999e-3, 20.01)
-"""Range of ε0 in which amplification is computed (1e-3 to 20, with room for rational parameters); outside it
-the local guarantee is certified, which is sound and amplifies nothing."""
+TABULATED = (0.999e-3, 20.01)
+"""Range of ε0 of the tables (1e-3 to 20, with room for rational parameters); outside it contour sums answer (K12)."""
+
+NOBODY = 1e-3
+"""Users in all who send some wrong symbol by chance, below which nothing is amplified: δ would change by as little."""
+
+LARGEST_EPSILON0 = 100.0
+"""Beyond it nobody sends anything but the truth, and the local guarantee is certified."""
 
 Curve = Callable[[float], float]
 
@@ -58,6 +73,8 @@ Curve = Callable[[float], float]
 def _certified(law: Law, honest: int) -> tuple[Curve, str]:
     if not _amplified(law, honest):
         return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
+    if not _tabulated(law):
+        return (lambda epsilon: _capped(law, epsilon, partial(_any, law, honest))), "hidden-flag blanket (K1, K12)"
     # K1 gives the adversary the other users' values and flags as well, a richer view than the histogram: one pair of
     # laws then dominates every dataset.
     if ExactCells.affordable(law, honest):
@@ -77,6 +94,11 @@ def _certified(law: Law, honest: int) -> tuple[Curve, str]:
 def _attained(law: Law, honest: int) -> Curve:
     if not _amplified(law, honest):
         return lambda epsilon: down(_local(law, epsilon)) if honest == 1 else 0.0
+    if not _tabulated(law):
+        if law.symbols > 2:
+            return lambda epsilon: down(any_lower(law, honest, epsilon))
+        alone = one_symbol_window(law, honest)
+        return lambda epsilon: down(one_symbol(law, honest, alone, epsilon))
     if law.symbols == 2:
         window, tables = one_symbol_window(law, honest), binary_compositions(law, honest)
         return lambda epsilon: down(max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon)))
@@ -88,7 +110,17 @@ def _attained(law: Law, honest: int) -> Curve:
 
 
 def _amplified(law: Law, honest: int) -> bool:
-    return honest > 1 and AMPLIFIED[0] <= law.epsilon0 <= AMPLIFIED[1]
+    wide = 0.0 < law.epsilon0 <= LARGEST_EPSILON0 and honest * law.q > NOBODY
+    return honest > 1 and (_tabulated(law) or wide)
+
+
+def _tabulated(law: Law) -> bool:
+    return TABULATED[0] <= law.epsilon0 <= TABULATED[1]
+
+
+def _any(law: Law, honest: int, epsilon: float) -> float:
+    """The blanket at any ε0; one report by itself is a bound as well."""
+    return min(any_upper(law, honest, epsilon), _local(law, epsilon))
 
 
 def _local(law: Law, epsilon: float) -> float:
@@ -176,6 +208,8 @@ def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
     inside = np.minimum(epsilons, law.epsilon0)
     if not _amplified(law, honest):
         return np.array([_local(law, float(epsilon)) for epsilon in inside])
+    if not _tabulated(law):
+        return _follow(partial(_any, law, honest), inside, 0.0)
     if law.symbols == 2 and honest <= LARGEST_BINARY_CURVE:
         tables = binary_compositions(law, honest, CURVE_WORK)
         floor = 4 * float(tables.errors.max())

@@ -16,7 +16,11 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cd
 
 @dataclass(frozen=True, slots=True)
 class BitSum:
-    """Law of Bin(zeros, a) + Bin(ones, 1 - a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2."""
+    """Law of Bin(zeros, a) - Bin(ones, a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2.
+
+    It is the sum of all flipped bits less the number of ones: counted so, a trillion bits of which few are flipped have
+    small phases, small tilts times thresholds, and keep their digits.
+    """
 
     zeros: Floats
     ones: Floats
@@ -30,10 +34,11 @@ class BitSum:
         """The tilt with the given mean, from the quadratic equation for e^s."""
         bits, product = self.zeros + self.ones, self.flip * (1 - self.flip)
         # At the ends of the support the tilt would be infinite; any tilt is sound.
-        wanted = np.clip(threshold, np.minimum(0.4, 0.4 * bits), np.maximum(bits - 0.4, 0.6 * bits))
+        inside = np.minimum(0.4, 0.4 * bits)
+        wanted = np.clip(threshold, inside - self.ones, self.zeros - inside)
         square, rest = self.flip**2, (1 - self.flip) ** 2
-        linear = self.zeros * square + self.ones * rest - wanted * (square + rest)
-        leading, constant = product * (bits - wanted), product * wanted
+        linear = (self.zeros - self.ones) * square - wanted * (square + rest)
+        leading, constant = product * (self.zeros - wanted), product * (self.ones + wanted)
         root = np.sqrt(linear * linear + 4 * leading * constant)
         large, small = np.abs(linear) + root, np.maximum(2 * leading, 1e-300)
         # Of the two forms of the root the one without a difference of nearly equal numbers.
@@ -41,33 +46,34 @@ class BitSum:
         return np.asarray(np.log(weight), dtype=np.float64)
 
     def _tilted(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Tilted probabilities of a zero and of a one bit, each with its complement, free of cancellation."""
-        weight, rest = np.exp(tilt), 1 - self.flip
-        first, second = rest + self.flip * weight, self.flip + rest * weight
-        return self.flip * weight / first, rest / first, rest * weight / second, self.flip / second
+        """Tilted probabilities that a zero and a one bit are flipped, each with its complement; nothing cancels."""
+        up, down, rest = self.flip * np.exp(tilt), self.flip * np.exp(-tilt), 1 - self.flip
+        return up / (rest + up), rest / (rest + up), down / (rest + down), rest / (rest + down)
+
+    def _cumulants(self, tilt: Floats) -> tuple[Floats, Floats]:
+        up, down = np.log1p(self.flip * np.expm1(tilt)), np.log1p(self.flip * np.expm1(-tilt))
+        return self.zeros * up, self.ones * down
 
     def cumulant(self, tilt: Floats) -> Floats:
-        """Σ ln(1 + probability (e^s - 1)); as ln(a + (1 - a) e^s) where that is below 1/2."""
-        step = np.expm1(tilt)
-        inner = (1 - self.flip) * step
-        direct = np.log(self.flip + (1 - self.flip) * np.exp(tilt))
-        # log1p keeps the digits of a small argument, and loses them where it comes near to -1.
-        second = np.where(inner < -0.5, direct, np.log1p(np.maximum(inner, -0.75)))
-        return np.asarray(self.zeros * np.log1p(self.flip * step) + self.ones * second, dtype=np.float64)
+        """Σ ln(1 + a (e^s - 1)) over zeros, and over ones with -s."""
+        up, down = self._cumulants(tilt)
+        return np.asarray(up + down, dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
-        """Bound from a few roundings of each bit's argument."""
-        step = np.minimum(np.abs(np.expm1(tilt)), 1.0)
-        return np.asarray(16 * UNIT * (self.zeros * self.flip + self.ones) * step, dtype=np.float64)
+        """Bound from a few roundings of each bit's argument, and of each of the two sums."""
+        up, down = self._cumulants(tilt)
+        left = self.zeros * np.minimum(self.flip * np.abs(np.expm1(tilt)), 1.0)
+        right = self.ones * np.minimum(self.flip * np.abs(np.expm1(-tilt)), 1.0)
+        return np.asarray(UNIT * (16 * (left + right) + 4 * (np.abs(up) + np.abs(down))), dtype=np.float64)
 
     def condition(self, tilt: Floats) -> Floats:
         """1: nothing cancels."""
         return np.ones_like(tilt)
 
     def mean(self, tilt: Floats) -> Floats:
-        """Sum of the tilted probabilities."""
+        """Mean of the tilted law."""
         first, _, second, _ = self._tilted(tilt)
-        return self.zeros * first + self.ones * second
+        return self.zeros * first - self.ones * second
 
     def variance(self, tilt: Floats) -> Floats:
         """Sum of the tilted variances."""
@@ -89,12 +95,12 @@ class BitSum:
         return np.asarray(0.5 * (zeros * left + ones * right), dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
-        """Σ arctan(q sin θ / (1 - q (1 - cos θ)))."""
+        """Σ arctan(q sin θ / (1 - q (1 - cos θ))) over zeros, less that over ones."""
         first, _, second, _ = self._tilted(tilt)
         sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
         left = _column(self.zeros, tilt) * np.arctan2(first * sine, 1 - first * versine)
         right = _column(self.ones, tilt) * np.arctan2(second * sine, 1 - second * versine)
-        return left + right, left + right
+        return left - right, left + right
 
 
 def _column(counts: Floats, tilt: Floats) -> Floats:
@@ -133,7 +139,8 @@ class BitPair:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self._bits - 1)
-        first, second = log_cdf(self._first, inside), log_cdf(self._second, inside)
+        first = log_cdf(self._first, inside - self.ones)
+        second = log_cdf(self._second, inside - self.ones - self.distance)
         return self._at(first, threshold), self._at(second, threshold)
 
     def _at(self, found: LogValues, threshold: Floats) -> LogValues:
@@ -145,7 +152,8 @@ class BitPair:
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
         inside = np.clip(threshold, 0.0, self._bits)
-        near, far = log_pmf(self._first, inside), log_pmf(self._second, inside)
+        near = log_pmf(self._first, inside - self.ones)
+        far = log_pmf(self._second, inside - self.ones - self.distance)
 
         def replace(values: Floats) -> Floats:
             return np.where(threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, values))
@@ -159,8 +167,8 @@ class BitPair:
         below = np.maximum(1 - self.flip - self.flip * drop, 1e-300)
         weight = np.maximum(((1 - self.flip) * drop - self.flip) / below, 1e-12)
         tilt = np.log(weight)
-        middle = 0.5 * (self._first.mean(tilt) + self._second.mean(tilt))
-        return np.clip(middle, 0.0, self._bits)
+        middle = 0.5 * (self._first.mean(tilt) + self._second.mean(tilt) + self.distance)
+        return np.clip(self.ones + middle, 0.0, self._bits)
 
     def spread(self) -> Floats:
         """Standard deviation of P."""

@@ -10,7 +10,7 @@ docs/accounting.md, Proposition S3. Everything is vectorised over rows; a row is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,22 @@ UNIT = 2.0**-53
 """Unit roundoff of a double."""
 
 NEGLIGIBLE = 42.0
-"""-ln of the largest alias or dropped node, relative to the sum's scale: exp(-42), 6e-19, enters the error bound."""
+"""-ln of the largest alias or dropped node, relative to the sum's scale and to 1 in a deviation: e^-42, 6e-19, enters
+the error bound. A probability is about one in a deviation; of a law as wide as 1e9 points more must be kept."""
 
 _ROUNDING = 64.0
 """Rounding error of one term of the sum, in units of `UNIT`, besides that of its phase."""
 
 _MAX_NODES = 2_000_000
 """Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
+
+
+@runtime_checkable
+class Enveloped(Protocol):
+    """A `TiltedLaw` whose modulus has side lobes."""
+
+    def log_envelope(self, tilt: Floats, angle: Floats) -> Floats:
+        """At least `log_modulus`, and it does not rise with θ on [0, π]."""
 
 
 class TiltedLaw(Protocol):
@@ -58,7 +67,7 @@ class TiltedLaw(Protocol):
         """Distance by which the tilt may still move in the direction `sign`."""
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """ln |G(e^{s+iθ}) / G(e^s)|; it must not rise with θ on [0, π]."""
+        """ln |G(e^{s+iθ}) / G(e^s)|; if it may rise with θ on [0, π], the law has a `log_envelope` above it."""
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts whose difference it is."""
@@ -100,8 +109,9 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         limit = np.minimum(1.5 / reach, 0.5 * law.room(rest, -1))
         tilt = np.minimum(tilt, -limit)
     scale = law.cumulant(tilt) - tilt * threshold
-    period = _period(law, threshold, tilt, scale, cumulative=cumulative)
-    nodes = _node_counts(law, tilt, period)
+    lost = NEGLIGIBLE + np.log(np.maximum(np.sqrt(law.variance(tilt)), 1.0))
+    period = _period(law, threshold, tilt, scale, lost, cumulative=cumulative)
+    nodes = _node_counts(law, tilt, period, lost)
     value, error = np.empty_like(threshold), np.empty_like(threshold)
     # Rows of like size share a block: each is padded to the longest row in it.
     order = np.argsort(nodes, kind="stable")
@@ -111,8 +121,8 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         while stop < len(order) and (stop - start + 1) * nodes[order[stop]] <= _MAX_NODES:
             stop += 1
         part = order[start:stop]
-        piece = _sum(law.rows(part), threshold[part], tilt[part], period[part], nodes[part], cumulative=cumulative)
-        value[part], error[part] = piece
+        numbers = (threshold[part], tilt[part], period[part], nodes[part], lost[part])
+        value[part], error[part] = _sum(law.rows(part), *numbers, cumulative=cumulative)
         start = stop
     # In logarithms, because the scale may be e^-1000 and the sum keeps its relative accuracy there.
     total = np.log(np.maximum(value, 1e-300)) + scale
@@ -122,37 +132,42 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     return LogValues(total - safe - rounding, total + safe + rounding)
 
 
-def _period(law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, *, cumulative: bool) -> Floats:
-    """Period N, odd, for which each alias is below exp(-NEGLIGIBLE) of exp(scale)."""
+def _period(
+    law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, lost: Floats, *, cumulative: bool
+) -> Floats:
+    """Period N, odd, for which each alias is below exp(-lost) of exp(scale)."""
     deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
-    sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1)]
+    sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1, lost)]
     if cumulative:
         # P(Y <= t + N) is at most 1, and at most Chernoff's bound as long as the tilt stays below 0.
-        flat = (NEGLIGIBLE - np.minimum(scale, 0.0)) / -tilt
-        sides.append(np.minimum(flat, _reach(law, threshold, tilt, deviation, -0.95 * tilt, 1)))
+        flat = (lost - np.minimum(scale, 0.0)) / -tilt
+        sides.append(np.minimum(flat, _reach(law, threshold, tilt, deviation, -0.95 * tilt, 1, lost)))
     else:
-        sides.append(_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, 1), 1))
+        sides.append(_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, 1), 1, lost))
     longest = np.maximum.reduce([*sides, np.full_like(tilt, 2.0)])
     return np.asarray(2 * np.ceil(longest / 2) + 1, dtype=np.float64)
 
 
-def _reach(law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int) -> Floats:
-    """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-NEGLIGIBLE)."""
+def _reach(
+    law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int, lost: Floats
+) -> Floats:
+    """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-lost)."""
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
     start = law.cumulant(tilt)
     for move in (3.0 / deviation, 8.0 / deviation, np.full_like(tilt, 1.0), np.full_like(tilt, 5.0)):
         move = np.minimum(move, np.minimum(room, 30.0))  # noqa: PLW2901
         growth = law.cumulant(tilt + sign * move) - start - sign * move * threshold
-        best = np.minimum(best, (NEGLIGIBLE + np.maximum(growth, 0.0)) / move)
+        best = np.minimum(best, (lost + np.maximum(growth, 0.0)) / move)
     return best
 
 
-def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats) -> Floats:
-    """Number of nodes on one side with a modulus above exp(-NEGLIGIBLE)."""
+def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats, lost: Floats) -> Floats:
+    """Number of nodes on one side with a modulus above exp(-lost)."""
     high = np.minimum(9.3 / np.maximum(np.sqrt(law.variance(tilt)), 1e-3), np.pi)
+    modulus = law.log_envelope if isinstance(law, Enveloped) else law.log_modulus
     for _ in range(64):
-        above = (law.log_modulus(tilt[:, None], high[:, None])[:, 0] > -NEGLIGIBLE) & (high < np.pi)
+        above = (modulus(tilt[:, None], high[:, None])[:, 0] > -lost) & (high < np.pi)
         if not above.any():
             break
         high = np.where(above, np.minimum(1.25 * high, np.pi), high)
@@ -160,7 +175,7 @@ def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats) -> Floats:
 
 
 def _sum(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, *, cumulative: bool
+    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, lost: Floats, *, cumulative: bool
 ) -> tuple[Floats, Floats]:
     """The trapezoidal sum divided by exp(scale), and the absolute error of it."""
     column = tilt[:, None]
@@ -172,12 +187,12 @@ def _sum(
     weight = np.where(active, np.exp(law.log_modulus(column, angle)), 0.0)
     weight[:, 1:] *= 2.0  # for the nodes at -θ, complex conjugates; N is odd, so that none is at π
     condition = law.condition(tilt)[:, None]
-    slack = UNIT * condition * (_ROUNDING + 8 * (size + np.abs(shift)) + 16 * NEGLIGIBLE)
+    slack = UNIT * condition * (_ROUNDING + 8 * (size + np.abs(shift)) + 16 * lost[:, None])
     term = weight * np.exp(1j * (phase - shift))
     if cumulative:
         # 1 - e^(s+iθ) without cancellation at small tilts, where the pole is near.
         pole = -np.expm1(column + 1j * angle)
         term, weight = term / pole, weight / np.abs(pole)
     error = (weight * slack).sum(axis=1) / period
-    left_out = 4 * np.exp(-NEGLIGIBLE) * (1.0 if not cumulative else 1.0 / -np.expm1(tilt))
+    left_out = 4 * np.exp(-lost) * (1.0 if not cumulative else 1.0 / -np.expm1(tilt))
     return term.real.sum(axis=1) / period, error + left_out

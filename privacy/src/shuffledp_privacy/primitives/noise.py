@@ -180,11 +180,24 @@ class ContourNoise:
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), (never below, never above) the truth."""
         found = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
-        return found.upper, found.lower
+        return np.minimum(found.upper, self._variation(distance)), found.lower
 
     def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Smallest E for δ, (certified, attained)."""
-        return least_epsilon(ShiftedPair(self.law, distance.astype(np.float64)), delta, clamped)
+        goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
+        variation = self._variation(distance)
+        # Noise so wide that the change does not show at all: no ε is needed, and none found.
+        certified, attained = np.zeros(distance.shape), np.zeros(distance.shape)
+        shown = np.flatnonzero(variation + 2.0 * clamped * (1.0 + 1e-12) > goal)
+        if shown.size:
+            pair = ShiftedPair(self.law, distance[shown].astype(np.float64))
+            certified[shown], attained[shown] = least_epsilon(pair, goal[shown], clamped)
+        return certified, attained
+
+    def _variation(self, distance: NDArray[np.int64]) -> Floats:
+        """HS_0(d) is at most d P(0), P(0) at most that of one discrete Laplace draw, (1-φ)/(1+φ); rounded up (S4)."""
+        largest = self.law.rest / (1.0 + self.law.ratio) * (1.0 + 1e-12)
+        return np.asarray(np.minimum(1.0, largest * distance), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,27 +80,29 @@ class _Bracket:
 
     def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
         self.pair, self.epsilon = pair, epsilon
+        # Of a wide law no smaller step would change the ratio.
+        self.step = np.maximum(1.0, np.floor(pair.spread() / 256.0))
         self.low = np.floor(pair.guess(epsilon))
         self.high = self.low + 1.0
         self.at_low, self.at_high = pair.log_ratio(self.low), pair.log_ratio(self.high)
 
-    def widen(self, reach: float) -> bool:
-        """Moves every row that lies to one side of its edge; True if there was any."""
+    def widen(self, steps: float) -> bool:
+        """Moves every row that lies to one side of its edge by some steps; True if there was any."""
         too_high = self.at_low.low < self.epsilon
         moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
         down, up = moved[too_high[moved]], moved[~too_high[moved]]
         self.high[down], self.low[up] = self.low[down], self.high[up]
         _copy(self.at_low, self.at_high, down)
         _copy(self.at_high, self.at_low, up)
-        self.low[down] -= reach
-        self.high[up] += reach
+        self.low[down] -= steps * self.step[down]
+        self.high[up] += steps * self.step[up]
         self._evaluate(self.at_low, self.low, down)
         self._evaluate(self.at_high, self.high, up)
         return bool(moved.size)
 
     def halve(self) -> bool:
-        """Halves every row that is wider than 1; True if there was any."""
-        wide = np.flatnonzero(self.high - self.low > 1.0)
+        """Halves every row that is wider than 1 and whose edge is not known to what its ratios are; True if any."""
+        wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolved())
         if not wide.size:
             return False
         middle = np.floor(0.5 * (self.low[wide] + self.high[wide]))
@@ -110,6 +112,18 @@ class _Bracket:
             ends[wide[rows]] = middle[rows]
             at.low[wide[rows]], at.high[wide[rows]] = ratio.low[rows], ratio.high[rows]
         return True
+
+    def edge(self) -> _Edge:
+        """Where all rows are halved as far as they can be."""
+        # The ratio falls: what holds at `low` from above holds at the next point, too.
+        close = self.high - self.low > 1.0
+        low = np.where(close, self.at_low.low, self.at_high.low)
+        return _Edge(self.low, self.at_low, LogValues(low, np.where(close, self.at_low.high, self.at_high.high)))
+
+    def _resolved(self) -> NDArray[np.bool_]:
+        with np.errstate(invalid="ignore"):
+            above, width = self.at_low.high - self.epsilon, self.at_low.high - self.at_low.low
+            return np.asarray((self.at_low.low >= self.epsilon) & (above <= 2.0 * width))
 
     def _evaluate(self, at: LogValues, ends: Floats, rows: NDArray[np.intp]) -> None:
         if rows.size:
@@ -129,7 +143,7 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
             break
     while bracket.halve():
         pass
-    return _Edge(bracket.low, bracket.at_low, bracket.at_high)
+    return bracket.edge()
 
 
 def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]) -> Floats:
@@ -218,6 +232,7 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
 def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool) -> tuple[Floats, Floats]:
     epsilon, attained = start.copy(), np.zeros_like(start)
     result = np.full_like(start, np.inf)
+    below, above = np.zeros_like(start), np.full_like(start, np.inf)
     active = np.flatnonzero(np.isfinite(start))
     for count in range(_NEWTON_STEPS):
         if not active.size:
@@ -229,17 +244,25 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
             gain = np.log(np.exp(found.first.low) - goal) - found.second.high
             # Newton in x = e^E: at a fixed threshold P - x Q + c(1 + x) is linear in x, a tangent of the convex bound.
             top = np.exp(found.first.high) + cut[active] - goal
-            bottom = np.exp(found.second.low) - cut[active]
-            step = np.log(top) - np.log(bottom)
+            # In logarithms: at a total E of a thousand nats the probability itself would be 0.
+            share = np.log(cut[active]) - found.second.low
+            bottom = found.second.low + np.log1p(-np.exp(np.minimum(share, 0.0)))
+            step = np.log(top) - bottom
             excess = np.log(found.upper / goal)
             quick = now + excess * np.exp(np.log(found.upper) - now - found.second.low)
         attained[active] = np.maximum(attained[active], np.where(np.isfinite(gain), gain, 0.0))
         # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be met.
-        nowhere = (top > 0) & (bottom <= 0)
+        nowhere = (top > 0) & np.isneginf(bottom)
         step = np.where(top <= 0, 0.0, np.where(nowhere, np.inf, np.maximum(step, 0.0)))
         if logarithmic and count < _QUICK_STEPS:
             usable = (np.abs(excess) > 0.05) & np.isfinite(quick)
             step = np.where(usable, np.clip(quick, 0.5 * now, 2.0 * now + 0.1), step)
+        if logarithmic:
+            # Without clamping HS falls: a step out of what is known of the root's place is cut to its middle.
+            below[active] = np.where(excess > 0, np.maximum(below[active], now), below[active])
+            above[active] = np.where(excess > 0, above[active], np.minimum(above[active], now))
+            outside = np.isfinite(above[active]) & ~nowhere & ~((step >= below[active]) & (step <= above[active]))
+            step = np.where(outside, 0.5 * (below[active] + above[active]), step)
         # Nothing is gained below about the width of the bracket of HS itself.
         with np.errstate(over="ignore", invalid="ignore"):
             value = found.upper + np.where(cut[active] > 0, cut[active] * (1.0 + np.exp(now)), 0.0)

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues
 from shuffledp_privacy.primitives.pairs import TINY, hockey_stick, least_epsilon
 
+LONGEST_REACH = 250_000
+"""Most points that a table gets for the sake of large distances, up to a factor of two; about 0.1 s."""
+
 _STEP_ERROR = 16 * UNIT
 """Relative rounding error of one step of the recurrence, its denominator included."""
 
@@ -64,7 +67,9 @@ class NoiseTable:
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
-        steps = distance.astype(np.float64)
+        table, steps = self._reaching(distance), distance.astype(np.float64)
+        if table is not self:
+            return table.divergence(distance, epsilon)
         if self.shape >= 1.0:
             found = hockey_stick(TablePair(self, steps), epsilon)
             return found.upper, found.lower
@@ -72,9 +77,21 @@ class NoiseTable:
 
     def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
         """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
+        table = self._reaching(distance)
+        if table is not self:
+            return table.least(distance, delta, clamped)
         if self.shape >= 1.0:
             return least_epsilon(TablePair(self, distance.astype(np.float64)), delta, clamped)
         return self._bisect(distance, delta, clamped)
+
+    def _reaching(self, distance: NDArray[np.int64]) -> NoiseTable:
+        """A table that holds the points of Y + d as well: beyond a table's end its tails are only bracketed."""
+        # The threshold that decides lies in the inner half of a table that ends where e^-100 is left.
+        needed = min(self.last // 2 + int(distance.max(initial=0)), max(self.last, LONGEST_REACH))
+        length = self.last  # doubled, so that few different tables are built
+        while length < needed:
+            length *= 2
+        return self if length == self.last else build_table(self.shape, self.ratio, length)
 
     def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""

@@ -138,6 +138,15 @@ def _curve(item: Round, low: int, high: int) -> Curve:
     return subsampled_curve(near, item.rate, None if covers_all else _unsampled(item, 1, widest))
 
 
+def curve_of(item: Round) -> tuple[Curve, float]:
+    """Curve at total ε >= 0 of one run, never below the truth for any change up to its largest, and its pure ε.
+
+    The pure ε is `math.inf` where there is none. For standard adjacency: ε is not per unit of distance.
+    """
+    _adjacency([item])
+    return _curve(item, 1, largest_distance([item])), _pure(item)
+
+
 def _unsampled(item: Round, low: int, high: int) -> Curve:
     distances = range(high, high + 1) if grows_with_distance(item.spec) else range(low, high + 1)
 

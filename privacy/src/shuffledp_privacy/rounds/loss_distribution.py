@@ -48,7 +48,7 @@ class Repeated:
     times: int
 
 
-def _reach(curve: Curve, tail: float) -> float:
+def reach(curve: Curve, tail: float) -> float:
     """Smallest ε, about, beyond which the curve is below `tail`, or as low as it gets."""
     probes = _PROBES
     for _ in range(2):
@@ -140,7 +140,7 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
     """
     _check(rounds, delta)
     total = sum(r.times for r in rounds)
-    reaches = [_reach(r.curve, beyond_grid(delta, total)) for r in rounds]
+    reaches = [reach(r.curve, beyond_grid(delta, total)) for r in rounds]
     gap = _gap(reaches, [r.times for r in rounds], steps)
     laws = [_law(r, gap, max(1, math.ceil(reach / gap))) for r, reach in zip(rounds, reaches, strict=True)]
     return Composed(tuple(laws), gap)

@@ -18,6 +18,9 @@ from shuffledp_privacy.primitives.noise import SumNoise
 LONGEST = 2**18
 """Most points of the FFT window."""
 
+_MANY = 2000
+"""Users from which on the power is taken where it keeps its digits."""
+
 _LOST = 1e-20
 """Largest mass that may wrap around the window."""
 
@@ -49,6 +52,7 @@ class ClampedSum:
     points: int
     others: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
     error: float
+    relative: float
 
     def law(self, value: int) -> Floats:
         """Pmf of the sum modulo `points`, index shifted by half a window, with one user at `value`."""
@@ -74,11 +78,13 @@ class ClampedSum:
             return 0.0
         near, far = self.events(distance)
         growth = math.exp(epsilon)
-        return max(0.0, float((near - growth * far).max()) - self.error * (1.0 + growth))
+        sure = near * (1.0 - self.relative) - growth * far * (1.0 + self.relative)
+        return max(0.0, float(sure.max()) - self.error * (1.0 + growth))
 
     def epsilon(self, distance: int, delta: float) -> float:
         """Largest total E that some event requires at δ. Never above the truth."""
         near, far = self.events(distance)
+        near, far = near * (1.0 - self.relative), far * (1.0 + self.relative)
         top = near - self.error - delta
         good = top > 0
         if not good.any():
@@ -86,15 +92,16 @@ class ClampedSum:
         return max(0.0, float(np.log(top[good] / (far[good] + self.error)).max()) - 1e-9)
 
 
-def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> ClampedSum | None:
+def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float, relative: float = 0.0) -> ClampedSum | None:
     """Sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
 
-    `inexact` is the total variation by which the pmf of one user may be off.
+    The pmf of one user is that of a law whose every probability is off by at most the factor 1 + `relative`, and by
+    which `inexact` is lost in total variation.
     """
     first, report = user.report(0)
     support = first + np.arange(len(report), dtype=np.float64)
-    reach = max(_reach(report, support, honest, 1), _reach(report, -support, honest, 1))
-    width = 2 * (reach + d_max + len(user.pmf) + user.padding)
+    wide = max(reach(report, support, honest, 1), reach(report, -support, honest, 1))
+    width = 2 * (wide + d_max + len(user.pmf) + user.padding)
     points = 1 << max(4, math.ceil(math.log2(width)))
     if points > LONGEST:
         return None
@@ -106,12 +113,38 @@ def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float) -> Clamp
     # turns the 2-norm of the error of the pmf into one of its partial sums (Higham, Theorem 24.2).
     eta = 16 * UNIT * math.log2(points)
     norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()))
-    error = (honest + 4) * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
+    power = (honest - 1) * eta * norm
+    if honest > _MANY:
+        others, power = _many(np.abs(single) + eta, support, report, honest - 1)
+    error = power + 5 * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
     # With a larger error the events show nothing at a small δ; the coupling of S6 then stands in.
-    return ClampedSum(user, points, others, error) if error < 1e-3 else None
+    # A factor for every user is a factor for every event.
+    return ClampedSum(user, points, others, error, math.expm1(honest * relative)) if error < 1e-3 else None
 
 
-def _reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
+def _many(
+    modulus: Floats, support: Floats, report: Floats, others: int
+) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.complex128]], float]:
+    """Power of the transform by its distance from 1, which keeps its digits, and the error of a partial sum (S9)."""
+    points = 2 * (modulus.size - 1)
+    power = np.zeros(modulus.size, dtype=np.complex128)
+    # Only low frequencies are left of so many users; what is not is below e^-45 everywhere.
+    nodes = np.flatnonzero(others * np.log(np.minimum(modulus, 1.0)) > -45.0)
+    middle = round(float(report @ support))
+    errors = np.full(modulus.size, math.exp(-45.0))
+    for part in np.array_split(nodes, max(1, nodes.size * support.size // 2**22)):
+        half = np.pi / points * np.outer(part, support - middle)
+        # 1 - e^-ix = 2 sin²(x/2) + i sin x.
+        gap = (2 * np.sin(half) ** 2) @ report + 1j * (np.sin(2 * half) @ report)
+        size = np.minimum(2 * np.abs(half), 2.0) @ report
+        turn = np.exp(-2j * np.pi * ((part * (middle * others % points)) % points) / points)
+        power[part] = np.exp(others * np.log1p(-gap)) * turn
+        # A term errs by a few roundings of its own size, and a logarithm's slope is at most 1/|φ|.
+        errors[part] = np.abs(power[part]) * (32 * UNIT * (others * size / np.maximum(modulus[part], 0.1) + 8))
+    return power, math.sqrt(2 * float((errors**2).sum())) + UNIT
+
+
+def reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
     """Threshold T with P(sum > T) <= _LOST, by Chernoff's bound over a few tilts."""
     deviation = math.sqrt(max(float((report * support**2).sum()), 1e-12) * honest)
     best = math.inf

@@ -1,8 +1,8 @@
 """Common analysis of geo-shuffle and sgdl-shuffle: noise that adds up, clamping, and the worst distance.
 
 A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and distance d is
-at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), and
-zero from the ε on that one clamped report has by itself (Proposition S8).
+at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), at most that of
+the noises that are not clamped (Proposition S6b), and zero from the ε on that one clamped report has by itself (S8).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from shuffledp_privacy.sums.clamping import clamping_delta
 
 NODES = 320
 """Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds (convexity)."""
+
+UNNOTICED = 1e-4
+"""Share of δ up to which nobody asks whether clamping could cost less: S6b has cells that cost about as much."""
 
 _DOWN = 1.0 - 1e-8
 """Relative inward margin of attained numbers: φ is rounded down for them, too, which changes ε by at most 1e-10."""
@@ -62,6 +65,7 @@ class NoisySum:
         pure: ε per unit of the unclamped noise at δ = 0; inf where it has less than one whole noise.
         d_max: largest distance.
         metric: whether ε counts per unit of distance.
+        kept: the noises that are not clamped, their number known; None where Proposition S6b is not proved for them.
     """
 
     noise: SumNoise
@@ -70,12 +74,13 @@ class NoisySum:
     pure: float
     d_max: int
     metric: bool
+    kept: SumNoise | None = None
 
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
         """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
 
         δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
-        its smallest value is searched where the clamping term matters.
+        its smallest value is searched where the clamping term matters. There S6b is a bound as well.
         """
         # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
         own = np.array([self.local(int(d)) for d in distance])
@@ -83,13 +88,23 @@ class NoisySum:
 
     def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""
+        total = self._coupled(distance, epsilon)
+        if self.kept is not None:
+            with np.errstate(over="ignore"):
+                rows = np.flatnonzero(self.clamped * (1.0 + np.exp(epsilon)) > UNNOTICED * total)
+            total[rows] = np.minimum(total[rows], self.kept.divergence(distance[rows], epsilon[rows])[0])
+        return total
+
+    def _coupled(self, distance: Integers, epsilon: Floats) -> Floats:
+        """The bound of Proposition S6."""
         if self.clamped >= 0.5:  # δ1 (1 + e^E) is 1 or more for every E
             return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
         with np.errstate(over="ignore", invalid="ignore"):
             # Elsewhere a smaller E' could gain two thousandths at most.
             grown = np.flatnonzero(self.clamped * np.exp(epsilon) > 1e-3 * total)
-        if grown.size:
+        # Where S6b holds it is better there than any E'.
+        if grown.size and self.kept is None:
             total[grown] = np.minimum(total[grown], self._smallest(distance[grown], epsilon[grown]))
         if math.isfinite(self.pure):
             alone = self.pure * distance
@@ -107,6 +122,11 @@ class NoisySum:
     def unclamped(self, epsilons: Floats) -> Floats:
         """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth (Proposition S1)."""
         return self._thinned(epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0])
+
+    def left(self, epsilons: Floats) -> Floats:
+        """Certified δ at d_max by the noises that are not clamped, whose number is told (Proposition S6b)."""
+        noise = self.noise if self.kept is None else self.kept
+        return self._thinned(epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0])
 
     def _largest(self, epsilons: Floats) -> Integers:
         return np.full(epsilons.shape, self.d_max, dtype=np.int64)
@@ -165,7 +185,19 @@ class NoisySum:
         own = np.array([self.local(int(d)) for d in distance])
         if delta == 0.0:
             return own
-        return np.asarray(np.minimum(self.noise.least(distance, delta, self.clamped)[0], own), dtype=np.float64)
+        return np.asarray(np.minimum(self._needed(distance, delta), own), dtype=np.float64)
+
+    def _needed(self, distance: Integers, delta: float) -> Floats:
+        """Smallest total E by S6 or S6b, row by row."""
+        found = self.noise.least(distance, delta, self.clamped)[0]
+        if self.kept is None:
+            return found
+        with np.errstate(over="ignore"):
+            costs = self.clamped * (1.0 + np.exp(found)) > UNNOTICED * delta
+        rows = np.flatnonzero(costs)
+        if rows.size:
+            found[rows] = np.minimum(found[rows], self.kept.least(distance[rows], delta, 0.0)[0])
+        return found
 
     def epsilon(self, delta: float) -> float:
         """Certified ε at δ (per unit under metric adjacency)."""
@@ -174,10 +206,13 @@ class NoisySum:
         if delta == 0.0:
             return self.local(1)
         if self.log_concave:
-            total = float(self.noise.least(np.array([self.d_max]), delta, self.clamped)[0][0])
+            total = float(self._needed(np.array([self.d_max]), delta)[0])
             if total < self.local(self.d_max):
                 # The largest distance is the worst (Proposition S5).
                 return min(total / self.d_max * (1 + 2.0**-51), self.local(1), self._pure(delta))
+            if self.local(self.d_max) >= self.d_max * self.local(1) * (1 - 2.0**-40):
+                # A report alone is as good as that, and no worse at any distance.
+                return min(self.local(1), self._pure(delta))
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             # local(d)/d falls (S8): what covers distance 1 covers every distance.

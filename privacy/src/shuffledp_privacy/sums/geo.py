@@ -27,6 +27,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.sums import attained
+from shuffledp_privacy.sums.attained_tilted import FROM, Compared, compared
 from shuffledp_privacy.sums.clamping import geo_any_clamped
 from shuffledp_privacy.sums.common import (
     NoisySum,
@@ -37,10 +38,11 @@ from shuffledp_privacy.sums.common import (
     is_metric,
     probes,
 )
+from shuffledp_privacy.sums.kept import kept_noise, resolved
 
 _BASIS = (
     "S1-S5: exact divergence of the honest users' noise SGDL(h, φ), worst distance",
-    "S6: clamping, δ1 (1 + e^E), honest users only",
+    "S6: clamping, δ1 (1 + e^E), honest users only; S6b: or the noises that are not clamped alone",
     "S8: never more than one clamped report alone, ε_geo per unit",
 )
 _PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger distances (S12)"
@@ -49,13 +51,15 @@ _PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guar
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
     """Parameters of a geo-shuffle round for the analysis."""
     rate = float(spec.epsilon_geo) * (1 + 2.0**-52)  # up: it only enters guarantees, never the noise
+    d_max = distances(spec.max_value, setting)
     return NoisySum(
         noise=sum_noise(Fraction(setting.honest), spec.epsilon_geo),
         clamped=geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest),
         local=lambda d: math.nextafter(rate * d, math.inf),
         pure=math.nextafter(rate, math.inf),
-        d_max=distances(spec.max_value, setting),
+        d_max=d_max,
         metric=is_metric(setting),
+        kept=kept_noise(spec, resolved(spec, setting.honest, d_max)),
     )
 
 
@@ -67,9 +71,24 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
     if 4 * length > attained.LONGEST:
         return None
     size = np.abs(np.arange(-length, length + 1, dtype=np.float64))
-    pmf = (1 - ratio) / (1 + ratio) * np.exp(-size * float(spec.epsilon_geo))
-    inexact = 64 * UNIT * (2 + 1 / float(spec.epsilon_geo))
-    return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
+    pmf = np.exp(-size * float(spec.epsilon_geo))
+    pmf /= pmf.sum()
+    # Exponents up to 80, rounded twice; what lies beyond the end is lost.
+    user = attained.Clamped(pmf, spec.padding, spec.max_value)
+    return attained.clamped_sum(user, honest, d_max, 1e-32, 256 * UNIT)
+
+
+@lru_cache(maxsize=8)
+def _compared(spec: GeoShuffle, honest: int, distance: int, total: float) -> tuple[Compared, ...]:
+    """The sum under the tilt for a total ε at this distance; none where ε is small enough for `_exact`, or too wide."""
+    rate = float(spec.epsilon_geo)
+    # Under the tilt e^-(0.3 · 300) is left beyond it.
+    length = math.ceil(300.0 / max(rate, 1e-6))
+    if total < FROM or 4 * length > attained.LONGEST:
+        return ()
+    pmf = np.exp(-rate * np.abs(np.arange(-length, length + 1, dtype=np.float64)))
+    user = attained.Clamped(pmf / pmf.sum(), spec.padding, spec.max_value)
+    return tuple(compared(user, honest, distance, min(total / distance, 0.7 * rate), 1024 * UNIT))
 
 
 def _probes(item: NoisySum) -> list[int]:
@@ -85,7 +104,9 @@ def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
         attained.attained_delta(exact, item.noise, item.clamped, d, epsilon * (d if item.metric else 1))
         for d in _probes(item)
     )
-    return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
+    total = epsilon * (item.d_max if item.metric else 1)
+    far = [pair.delta(total) for pair in _compared(spec, setting.honest, item.d_max, total)]
+    return Bounds(item.delta(epsilon), downward(max(low, *far, 0.0)), None, _BASIS)
 
 
 @epsilon_bounds.register
@@ -93,13 +114,16 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
     check_delta(delta)
     item = noisy_sum(spec, setting)
     exact = _exact(spec, setting.honest, item.d_max)
-    low = 0.0
+    certified, low = item.epsilon(delta), 0.0
     if delta > 0.0:
         steps = _probes(item)
         totals = attained.attained_totals(exact, item.noise, item.clamped, steps, delta)
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
+        units = item.d_max if item.metric else 1
+        near = min(certified * units, item.local(item.d_max))
+        low = max(low, *(p.epsilon(delta) / units for p in _compared(spec, setting.honest, item.d_max, near)), 0.0)
     published = published_epsilon(spec.epsilon_geo, setting.users, delta) if item.metric and delta > 0 else None
-    return Bounds(item.epsilon(delta), downward(low), published, (*_BASIS, _PUBLISHED))
+    return Bounds(certified, downward(low), published, (*_BASIS, _PUBLISHED))
 
 
 @corrupted_bounds.register
@@ -111,9 +135,9 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # n
 
 @standard_error.register
 def _(spec: GeoShuffle, users: int) -> float:
-    """Standard error sqrt(2 n φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    """Root of the mean squared error at worst: sqrt(2 n φ)/(1 - φ), and clamping's bias (docs/accounting.md, S17)."""
     rate = float(spec.epsilon_geo)
-    return math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate)
+    return math.hypot(math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate), users * spec.bias)
 
 
 @certified_curve.register

@@ -8,6 +8,7 @@ Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of Athanasiou et al. 2
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +44,12 @@ from shuffledp_privacy.sums.common import (
 BLOCKS = 16
 """Number of blocks into which the numbers of ones are first cut; more where the maximum is."""
 
-SLACK = 4e-3
+SLACK = 5e-4
 """Accepted relative gap between certified and attained ε: blocks of compositions lose noise."""
 
 _BASIS = (
     "S10: exact divergence for every number of ones among the other bits, both directions",
-    "S4-S5: certified maximum over them and over the distance",
+    "S4-S5: certified maximum over them; the largest distance is the worst, or all other bits are 1",
     "S10: never more than ln((2-p)/p) per unit, at δ = 0",
 )
 _PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
@@ -69,8 +70,30 @@ class BitShuffle:
         steps = np.full(len(first), distance, dtype=np.int64)
         return self._pairs(Boxes(steps, steps, first, last))
 
-    def _cover(self, low: int) -> Boxes:
-        return distance_boxes(low, self.d_max, self.bits - low, BLOCKS)
+    def _cover(self) -> tuple[Boxes, Boxes]:
+        """All numbers of ones at the largest distance, and the largest number of ones at the smaller distances.
+
+        No other point is worse (S10 (f)). Under standard adjacency the largest distance is the worst (S10 (c)).
+        """
+        largest = distance_boxes(self.d_max, self.d_max, self.bits - self.d_max, BLOCKS)
+        smaller = distance_boxes(1, self.d_max - 1) if self.metric and self.d_max > 1 else largest.take(np.arange(0))
+        all_ones = np.full(len(smaller), self.bits, dtype=np.int64)  # clipped to what exists at each distance
+        return largest, Boxes(smaller.d_low, smaller.d_high, all_ones, all_ones)
+
+    def _maximum(
+        self,
+        start: float,
+        slack: float,
+        holds: Callable[[Boxes, float], NDArray[np.bool_]],
+        needed: Callable[[Boxes], Floats],
+    ) -> float:
+        """Certified maximum over both parts of the cover."""
+        largest, smaller = self._cover()
+        found = certified_maximum(largest, start, slack, holds, needed, self.bits - self.d_max)
+        # Rarely the worst: that it is below the first is all there is to see.
+        if not len(smaller) or bool(holds(smaller, found).all()):
+            return found
+        return max(found, certified_maximum(smaller, max(start, found / (1 + slack)), slack, holds, needed))
 
     def _pairs(self, boxes: Boxes) -> BitPair:
         """Dominating pair of each box: d_high bits differ, compositions as far as they exist for d_high."""
@@ -101,12 +124,11 @@ class BitShuffle:
         probe = self._probes()
         ends = self._ends(probe)
         low = float(hockey_stick(ends, epsilon * np.repeat(self._unit(probe), 2)).lower.max())
-        cover, others = self._cover(int(probe[0])), self.bits - int(probe[0])
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             return bound(boxes) <= target
 
-        return min(1.0, certified_maximum(cover, max(low, 1e-300), 8 * SLACK, holds, bound, others)), low
+        return min(1.0, self._maximum(max(low, 1e-300), 8 * SLACK, holds, bound)), low
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
@@ -124,10 +146,9 @@ class BitShuffle:
         def needed(boxes: Boxes) -> Floats:
             return least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low)
 
-        cover, others = self._cover(int(probe[0])), self.bits - int(probe[0])
         # From 0 a relative slack leads nowhere: every box would be cut down to single points.
         start = max(low, 1e-9 * limit)
-        return min(certified_maximum(cover, start, SLACK, holds, needed, others), limit), low
+        return min(self._maximum(start, SLACK, holds, needed), limit), low
 
     def _probes(self) -> Integers:
         return np.array(probes(self.d_max) if self.metric else [self.d_max], dtype=np.int64)

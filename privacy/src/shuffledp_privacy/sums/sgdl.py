@@ -150,9 +150,10 @@ def _(spec: SGDLShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # 
 
 @standard_error.register
 def _(spec: SGDLShuffle, users: int) -> float:
-    """Standard error sqrt(2 n β φ)/(1 - φ): the noise of all users, clamping neglected (it only narrows the noise)."""
+    """Root of the mean squared error at worst: sqrt(2 n β φ)/(1 - φ), and clamping's bias (docs/accounting.md, S17)."""
     rate = float(spec.noise_epsilon)
-    return math.sqrt(2.0 * users / spec.shares) * math.exp(-rate / 2) / -math.expm1(-rate)
+    deviation = math.sqrt(2.0 * users / spec.shares) * math.exp(-rate / 2) / -math.expm1(-rate)
+    return math.hypot(deviation, users * spec.bias)
 
 
 @certified_curve.register

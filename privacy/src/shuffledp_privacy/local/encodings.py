@@ -1,0 +1,178 @@
+"""Encodings of one symbol of k that are too large for a matrix, by what three values show of them (K11).
+
+Each of these is symmetric: any two values, and any value that all others hold, are like any other. So the chances under
+three values, and the blanket over all k, are all there is to know; outputs alike in these are one column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from shuffledp_core.errors import UsageError
+
+Rows = tuple[tuple[Fraction, ...], ...]
+
+MOST_SYMBOLS = 10**6
+
+LONGEST_POWER = 1000
+
+
+def _check_symbols(symbols: int) -> None:
+    if not 2 <= symbols <= MOST_SYMBOLS:
+        raise UsageError(f"symbols must be from 2 to {MOST_SYMBOLS:,}, not {symbols}")
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryEncoding:
+    """One bit for each of k symbols, randomised by itself: symmetric and optimised unary encoding, basic RAPPOR.
+
+    Attributes:
+        symbols: k, 2 to 1,000,000.
+        when_one: chance of a 1 for the bit of the user's own symbol, in (0, 1).
+        when_zero: chance of a 1 for every other bit, in (0, when_one).
+    """
+
+    symbols: int
+    when_one: Fraction
+    when_zero: Fraction
+
+    def __post_init__(self) -> None:
+        _check_symbols(self.symbols)
+        if not 0 < self.when_zero < self.when_one < 1:
+            raise UsageError(f"need 0 < when-zero < when-one < 1, not {self.when_zero} and {self.when_one}")
+
+    @property
+    def rows(self) -> Rows:
+        """Chances of the patterns of three values' bits, and of whether all other bits are 1."""
+        return self._table[0]
+
+    @property
+    def blanket(self) -> tuple[Fraction, ...]:
+        """The least of the chances over all k values."""
+        return self._table[1]
+
+    @property
+    def _table(self) -> tuple[Rows, tuple[Fraction, ...]]:
+        shown = min(3, self.symbols)
+        # R(y|x) is the chance of y under no symbol at all, times one of these for the bit of x.
+        for_one, for_zero = self.when_one / self.when_zero, (1 - self.when_one) / (1 - self.when_zero)
+        # The least is taken by a symbol whose bit is 0, if there is one.
+        rest = self.symbols - shown
+        full = _power_down(self.when_zero, rest) if rest else Fraction(1)
+        columns: list[list[Fraction]] = [[] for _ in range(shown)]
+        blanket = []
+        for bits in product((0, 1), repeat=shown):
+            base = math.prod((self.when_zero if bit else 1 - self.when_zero for bit in bits), start=Fraction(1))
+            for chance, others_full in ((full, True), (1 - full, False)):
+                if chance == 0:
+                    continue
+                for x, bit in enumerate(bits):
+                    columns[x].append(base * chance * (for_one if bit else for_zero))
+                blanket.append(base * chance * (for_one if all(bits) and others_full else for_zero))
+        return tuple(tuple(row) for row in columns), tuple(blanket)
+
+
+def _power_down(chance: Fraction, times: int) -> Fraction:
+    """chance^times, exactly; 0 for what is below 1e-300, or too long to write down.
+
+    Which outputs count as those of ones alone then changes nothing: they have the least of the chances as well, and a
+    smaller blanket is a looser bound.
+    """
+    return chance**times if times <= LONGEST_POWER and times * math.log(1 / chance) < 690 else Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetSelection:
+    """A subset of w of the k symbols, which holds the user's own more often than others (Ye and Barg 2018).
+
+    Attributes:
+        symbols: k, 2 to 1,000,000.
+        size: w, 1 to k - 1.
+        own: the chance that the subset holds the user's own symbol, above w/k and below 1; else it is any other subset.
+    """
+
+    symbols: int
+    size: int
+    own: Fraction
+
+    def __post_init__(self) -> None:
+        _check_symbols(self.symbols)
+        if not 1 <= self.size < self.symbols:
+            raise UsageError(f"size must be from 1 to {self.symbols - 1}, not {self.size}")
+        if not Fraction(self.size, self.symbols) < self.own < 1:
+            raise UsageError(f"own must be above {self.size}/{self.symbols} and below 1, not {self.own}")
+
+    @property
+    def rows(self) -> Rows:
+        """Chances of which of three values the subset holds."""
+        return self._table[0]
+
+    @property
+    def blanket(self) -> tuple[Fraction, ...]:
+        """The chance of a subset where the own symbol is not in it."""
+        return self._table[1]
+
+    @property
+    def _table(self) -> tuple[Rows, tuple[Fraction, ...]]:
+        shown, k, w = min(3, self.symbols), self.symbols, self.size
+        # Shares of all subsets; those that hold a given symbol are w/k of all.
+        inside, outside = self.own / Fraction(w, k), (1 - self.own) / (1 - Fraction(w, k))
+        columns: list[list[Fraction]] = [[] for _ in range(shown)]
+        blanket = []
+        for bits in product((0, 1), repeat=shown):
+            held = sum(bits)
+            share = Fraction(1)
+            for step in range(held):
+                share *= Fraction(max(0, w - step), k - step)
+            for step in range(shown - held):
+                share *= Fraction(max(0, k - w - step), k - held - step)
+            if share > 0:
+                for x, bit in enumerate(bits):
+                    columns[x].append(share * (inside if bit else outside))
+                blanket.append(share * outside)
+        return tuple(tuple(row) for row in columns), tuple(blanket)
+
+
+@dataclass(frozen=True, slots=True)
+class HadamardResponse:
+    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol (Acharya et al. 2019).
+
+    Attributes:
+        order: K, a power of two from 4 to 2^20; K - 1 symbols can be told apart.
+        own: the chance of the half of the user's own symbol, above 1/2 and below 1.
+    """
+
+    order: int
+    own: Fraction
+
+    def __post_init__(self) -> None:
+        if self.order.bit_count() != 1 or not 4 <= self.order <= 2**20:
+            raise UsageError(f"order must be a power of two from 4 to {2**20:,}, not {self.order}")
+        if not Fraction(1, 2) < self.own < 1:
+            raise UsageError(f"own must be above 1/2 and below 1, not {self.own}")
+
+    @property
+    def rows(self) -> Rows:
+        """Chances of the parts that the halves of three values cut the indices into, the index of all halves apart."""
+        return tuple(
+            tuple((self.own if bits[x] else 1 - self.own) * 2 * share for bits, share in self._parts) for x in range(3)
+        )
+
+    @property
+    def blanket(self) -> tuple[Fraction, ...]:
+        """The chance of an index outside the own half; the index 0 is in the half of every symbol."""
+        rest = tuple((1 - self.own) * 2 * share for _, share in self._parts[1:])
+        return (self.own * 2 * self._parts[0][1], *rest)
+
+    @property
+    def _parts(self) -> list[tuple[tuple[int, ...], Fraction]]:
+        """Which of the three halves a part lies in, and its share of all indices; index 0 first."""
+        alone = Fraction(1, self.order)
+        if self.order == 4:  # each of three rows is the product of the two others
+            return [(bits, alone) for bits in ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1))]
+        # Rows that are not each other's products cut the indices into eighths.
+        eighths = [(bits, Fraction(1, 8)) for bits in product((1, 0), repeat=3) if not all(bits)]
+        return [((1, 1, 1), alone), ((1, 1, 1), Fraction(1, 8) - alone), *eighths]

@@ -1,0 +1,303 @@
+"""Mean positive part of a sum of many equal draws, E[(V_1 + ... + V_h)_+], from both sides, at any h.
+
+The sum (1/T) Σ_j E[e^{s_j S}]/s_j², s_j = c + 2πij/T, is the wanted mean plus aliases, which are positive. It ends
+quickly because S gets a little Gaussian noise G of mean 0: by Jensen E[(S + G)_+] is never below E[(S)_+], and never
+more than σ E[φ(S/σ)] above it, which the same sum gives. No grid: the values may be any (docs/accounting.md, K12).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+UNIT = 2.0**-53
+
+SMALL_NOISE = 0.005
+"""First σ as a share of the tilted sum's deviation: adds 2.5e-5 to a variance, about 1e-5 to ε."""
+
+SMALL_SHIFT = 0.01
+"""First σ as a share of 1/c: changes δ by half the square, 5e-5 of itself."""
+
+GOOD = 4e-4
+"""Relative width of the bracket at which σ is small enough."""
+
+MOST_POINTS = 20_000
+"""Most nodes of a contour sum."""
+
+MOST_WORK = 6_000_000
+"""Most nodes times values: decides how small σ becomes."""
+
+ONE_THREAD = 200_000
+"""Most products of one product of matrices: a larger one would be shared out to threads, which wait for each other."""
+
+FEW = 100
+"""Most draws that are enumerated."""
+
+MOST_OUTCOMES = 60_000
+"""Most numbers of draws of each value for which all are summed, exactly."""
+
+LOST = 30.0
+"""-ln of the share of the integrand where the sum ends."""
+
+ALIAS = 21.0
+"""-ln of the share that an alias may add."""
+
+LARGEST_EXPONENT = 600.0
+
+MOST_ROUNDING = 0.01
+"""Most that rounding may move hK(c): where one value is far larger than the others, a smaller tilt is taken."""
+
+UNDERFLOWN = 1e-130
+"""What products below the least float may add up to in an enumeration: 100! times 60,000 times the least float."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The law of one V: `values` with `masses`, 0 with what is left of 1. Shapes equal; masses in (0, 1]."""
+
+    masses: Floats
+    values: Floats
+
+    def log_moment(self, tilt: float) -> float:
+        """ln E[e^(cV)]."""
+        # At most all of it cancels; `rounding` is then so large that the tilt is not used.
+        return math.log1p(max(float(self.masses @ np.expm1(tilt * self.values)), -1 + UNIT))
+
+    def rounding(self, tilt: float) -> float:
+        """Bound on the error of `log_moment`, from rounding of masses and sums."""
+        spread = float(self.masses @ _size_of_growth(tilt * self.values))
+        return (self.values.size + 16) * 2 * UNIT * spread / math.exp(min(0.0, self.log_moment(tilt)))
+
+    def tilted(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance of V under the tilt."""
+        weights = self.masses * np.exp(tilt * self.values - self.log_moment(tilt))
+        mean = float(weights @ self.values)
+        # The value 0 has the rest of the mass.
+        return mean, max(float(weights @ self.values**2) - mean * mean, 0.0)
+
+
+def _size_of_growth(exponent: Floats) -> Floats:
+    """What the rounding of e^x - 1 and of x is relative to: |x| e^x above 0; below, no more than |x| or 1."""
+    return np.asarray(np.where(exponent > 0.0, exponent * np.exp(exponent), np.minimum(-exponent, 1.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Contour:
+    """Where the sum is taken: its tilt c, period T, noise σ, number of nodes beyond 0, and ln of its largest term."""
+
+    tilt: float
+    period: float
+    noise: float
+    nodes: int
+    log_top: float
+
+
+def mean_excess(draw: Draw, trials: int, wanted: float = 0.0, coarse: float = 1.0) -> tuple[float, float]:
+    """E[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
+
+    Args:
+        draw: the law of V.
+        trials: h, 1 to 1e9.
+        wanted: where both sides are below it, or both above, no more effort is made.
+        coarse: factor of the noise at the start, above 1 for a looser bound in less time.
+    """
+    largest = float(draw.values.max(initial=0.0))
+    if largest <= 0.0:
+        return 0.0, 0.0
+    if trials <= FEW and math.comb(trials + draw.values.size, draw.values.size) <= MOST_OUTCOMES:
+        return _enumerated(draw, trials)
+    low, high, shrink = 0.0, math.inf, coarse
+    for _ in range(4):
+        contour = _contour(draw, trials, shrink)
+        below, above = _evaluated(draw, trials, contour)
+        low, high = max(low, below), min(high, above)
+        done = high - low <= GOOD * high or coarse > 1.0 or not low <= wanted <= high
+        if done or 4 * contour.nodes > MOST_POINTS or 4 * contour.nodes * draw.values.size > MOST_WORK:
+            break
+        shrink /= 4
+    return low, high
+
+
+def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
+    """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0 among them."""
+    used, total, weight = np.zeros(1, dtype=np.int64), np.zeros(1), np.ones(1)
+    size = np.zeros(1)
+    for mass, value in zip(draw.masses.tolist(), draw.values.tolist(), strict=True):
+        room = trials - used + 1
+        state = np.repeat(np.arange(used.size), room)
+        count = np.arange(state.size) - np.repeat(np.cumsum(room) - room, room)
+        chance = np.cumprod(np.append(1.0, mass / np.arange(1.0, trials + 1)))
+        used, weight = used[state] + count, weight[state] * chance[count]
+        total, size = total[state] + count * value, size[state] + count * abs(value)
+    # The rounding of the masses' sum is absolute: what is left of 1 is moved by it.
+    rest, slack = 1.0 - math.fsum(draw.masses.tolist()), 2 * UNIT * (draw.masses.size + 1)
+    found, ways = [], float(math.factorial(trials)) / trials
+    for side in (-1, 1):
+        left = np.cumprod(np.append(1.0, max(0.0, rest + side * slack) / np.arange(1.0, trials + 1)))
+        value = np.maximum(total + side * 4 * UNIT * trials * size, 0.0)
+        found.append(float((weight * left[trials - used] * value).sum()) * ways)
+    margin = (draw.masses.size + 8) * 8 * UNIT * (trials + 8)
+    return found[0] * (1 - margin), found[1] * (1 + margin) + UNDERFLOWN * float(draw.values.max())
+
+
+def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
+    """Upper bound e^(h K(c) - 1)/(c h) of the same mean for many laws at once, each at a c that suits it.
+
+    Args:
+        masses: common to all, shape (values,).
+        values: shape (laws, values).
+        trials: h.
+    """
+    largest = values.max(axis=1, initial=0.0)
+    found = np.zeros(len(values))
+    some = np.flatnonzero(largest > 0.0)
+    if not some.size:
+        return found
+    values, largest = values[some], largest[some]
+    most = LARGEST_EXPONENT / largest
+    with np.errstate(over="ignore"):
+        deviation = np.sqrt(trials * np.maximum(values**2 @ masses, 1e-290))
+    low, high = np.minimum(1e-2 / deviation, most), np.minimum(1e2 / deviation, most)
+    for _ in range(9):  # to about 2 % of c; any c is sound
+        middle = np.sqrt(low * high)
+        grown = np.exp(middle[:, np.newaxis] * values)
+        rising = trials * middle * ((grown * values) @ masses) > 1 + np.expm1(middle[:, np.newaxis] * values) @ masses
+        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+    size = high[:, np.newaxis] * values
+    log_moment = np.log1p(np.expm1(size) @ masses)
+    spread = _size_of_growth(size) @ masses / np.exp(np.minimum(log_moment, 0.0))
+    exponent = trials * (log_moment + (masses.size + 16) * 2 * UNIT * spread) - 1.0
+    found[some] = np.exp(np.minimum(exponent, 700.0)) / (high * trials) * (1 + 1e-9)
+    return found
+
+
+def saddle(draw: Draw, trials: int) -> float:
+    """The tilt c at which e^(h K(c))/c² is least, about."""
+    largest = float(draw.values.max())
+    low, high = 0.0, LARGEST_EXPONENT / largest
+    bottom = high * 1e-14
+    while high - low > 1e-3 * high and high > bottom:
+        middle = math.sqrt(low * high) if low > 0.0 else high / 16
+        weights = draw.masses * draw.values * np.exp(middle * draw.values)
+        moment = math.exp(draw.log_moment(middle))
+        low, high = (low, middle) if trials * middle * float(weights.sum()) > 2 * moment else (middle, high)
+    return high
+
+
+def _contour(draw: Draw, trials: int, shrink: float) -> _Contour:
+    tilt = saddle(draw, trials)
+    while trials * draw.rounding(tilt) > MOST_ROUNDING:
+        tilt /= 2
+    deviation = math.sqrt(trials * draw.tilted(tilt)[1])
+    noise = shrink * min(max(SMALL_NOISE * deviation, 1e-6 / tilt), SMALL_SHIFT / tilt)
+    top = trials * draw.log_moment(tilt) + 0.5 * (tilt * noise) ** 2
+    about = top - 2 * math.log(tilt) - math.log(max(deviation, noise) * math.sqrt(2 * math.pi))
+    period = _period(draw, trials, tilt, max(deviation, 1.0 / tilt), about)
+    nodes = math.ceil(math.sqrt(2 * LOST) / noise * period / (2 * math.pi))
+    allowed = max(64, min(MOST_POINTS, MOST_WORK // draw.values.size))
+    if nodes > allowed:  # more noise is a looser bound, and no less sound
+        noise, nodes = noise * nodes / allowed, allowed
+        top = trials * draw.log_moment(tilt) + 0.5 * (tilt * noise) ** 2
+    return _Contour(tilt, period, noise, nodes, top)
+
+
+def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float) -> float:
+    """T for which the nearest aliases on both sides are negligible against e^`about`."""
+    left = 30.0 / tilt
+    for _ in range(3):
+        left = max(0.0, math.log(left + deviation) - about + ALIAS) / tilt
+    rights = []
+    for step in (1.0, 2.0, 4.0, 8.0, 16.0):
+        more = step / deviation
+        if (tilt + more) * float(draw.values.max()) < LARGEST_EXPONENT:
+            beyond = trials * draw.log_moment(tilt + more) - math.log(tilt + more)
+            rights.append((beyond - about + ALIAS) / more)
+    return max(left, min(rights, default=0.0), 4.0 * deviation)
+
+
+def _evaluated(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
+    """Both sides from one contour, divided by h; the lower one also lacks the aliases."""
+    frequency = 2 * math.pi / contour.period * np.arange(contour.nodes + 1)
+    moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)
+    size = np.abs(1 + moment)
+    with np.errstate(divide="ignore"):
+        log_size = np.where(size > 0.5, 0.5 * np.log1p(2 * moment.real + np.abs(moment) ** 2), np.log(size))
+    phase = trials * np.arctan2(moment.imag, 1 + moment.real)
+    damping = -0.5 * (contour.noise * frequency) ** 2
+    turn = contour.noise**2 * contour.tilt * frequency
+    # e^(h K(c)) and (c noise)²/2 are left out here: they are `log_top`.
+    values = np.exp(trials * log_size + damping) * np.exp(1j * (phase + turn))
+    reach = trials * np.log(np.minimum(size + error, 1.0)) + damping
+    relative = trials * error / np.maximum(size, 1e-300)
+    relative += 8 * UNIT * (np.abs(phase) + np.abs(turn) + np.minimum(trials * np.abs(log_size), 800.0) + 64)
+    relative += frequency.size * UNIT  # of the sum
+    wrong = np.where(relative < 0.1, 2 * relative * np.abs(values), 2 * np.exp(np.minimum(reach, 0.0)))
+    square = (contour.tilt + 1j * frequency) ** 2
+    weight = np.full(frequency.size, 2.0)
+    weight[0] = 1.0
+    mean = float(weight @ (values / square).real)
+    mean_error = float(weight @ (wrong / np.abs(square)))
+    bump = contour.noise**2 * float(weight @ (values.real + wrong))
+    return _sides(draw, trials, contour, mean, mean_error, bump)
+
+
+def _sides(draw: Draw, trials: int, contour: _Contour, mean: float, error: float, bump: float) -> tuple[float, float]:
+    noise, top = contour.noise, 2 * math.pi / contour.period * contour.nodes
+    # What lies beyond the last node: a geometric series of ratio below e^(-σ² top η).
+    decay = 1 - math.exp(-(noise**2) * top * 2 * math.pi / contour.period)
+    rest = 2 * math.exp(-0.5 * (noise * top) ** 2) / decay
+    wrong = trials * draw.rounding(contour.tilt) + 8 * UNIT * (abs(contour.log_top) + 8)
+    scale = math.exp(min(contour.log_top, 700.0)) / contour.period / trials
+    high = (mean + error + rest / top**2) * math.exp(wrong) * scale
+    low = (mean - error - rest / top**2 - (bump + noise**2 * rest) * (1 + 1e-9)) * math.exp(-wrong) * scale
+    return max(0.0, low * (1 - 1e-12) - _aliases(draw, trials, contour) / trials), high * (1 + 1e-12)
+
+
+def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
+    """Σ over l ≠ 0 of E[(S + G - lT)_+] e^(clT), bounded from above."""
+    tilt, period = contour.tilt, contour.period
+    total = trials * float(draw.masses @ np.abs(draw.values)) + contour.noise
+    left = math.exp(-tilt * period)
+    found = total * left / (1 - left) + period * left / (1 - left) ** 2
+    deviation = max(math.sqrt(trials * draw.tilted(tilt)[1]), 1 / tilt)
+    rights = [math.inf]
+    for step in (1.0, 2.0, 4.0, 8.0, 16.0):
+        more = step / deviation
+        if (tilt + more) * float(draw.values.max()) < LARGEST_EXPONENT:
+            exponent = trials * (draw.log_moment(tilt + more) + draw.rounding(tilt + more))
+            exponent += 0.5 * ((tilt + more) * contour.noise) ** 2 - 1 - more * period
+            rights.append(math.exp(min(exponent, 700.0)) / (tilt + more) / -math.expm1(-more * period))
+    return (found + min(rights)) * (1 + 1e-9)
+
+
+def _moments(draw: Draw, tilt: float, step: float, nodes: int) -> tuple[NDArray[np.complex128], Floats]:
+    """E[e^((c + iu)V)]/E[e^(cV)] - 1 at u = 0, step, ..., and a bound on its error.
+
+    With z(u) = e^(iuv) - 1 it is the weighted sum of z, and z(u + u') = z(u) z(u') + z(u) + z(u'): one product of
+    matrices gives all nodes from about 2 √nodes of them, and small u lose no digits.
+    """
+    weights = draw.masses * np.exp(tilt * draw.values - draw.log_moment(tilt))
+    block = math.isqrt(nodes) + 1
+    coarse = _turns(np.multiply.outer(step * block * np.arange(nodes // block + 1), draw.values))
+    fine = _turns(np.multiply.outer(step * np.arange(block), draw.values))
+    weighted = coarse * weights
+    both = weighted.sum(axis=1)[:, np.newaxis] + (fine * weights).sum(axis=1)[np.newaxis, :]
+    rows = max(1, ONE_THREAD // fine.size)
+    for start in range(0, len(both), rows):
+        both[start : start + rows] += weighted[start : start + rows] @ fine.T
+    frequency = step * np.arange(nodes + 1)
+    # |z(u)| is at most |uv|, and 2; a phase u v is known to 4 roundings of itself.
+    spread = float(weights @ np.abs(draw.values))
+    error = np.asarray(16 * (draw.values.size + 16) * UNIT * spread * frequency, dtype=np.float64)
+    return both.ravel()[: nodes + 1], error
+
+
+def _turns(angle: Floats) -> NDArray[np.complex128]:
+    """e^(ix) - 1 to a few units of roundoff of itself."""
+    half = np.sin(0.5 * angle)
+    return np.asarray(2 * half * (1j * np.cos(0.5 * angle) - half), dtype=np.complex128)

@@ -1,0 +1,207 @@
+"""Noise that is left to protect a sum when it is told whose noise was clamped: no factor e^E (Proposition S6b).
+
+The adversary is told for every honest user whether |N_i| > c, and the report of those where it is. That does not depend
+on the values. The others are not clamped at all, and their noises are discrete Laplace kept within [-c, c]. So
+δ(E) <= E HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c), W_m the sum of m such noises. Fewer noises protect
+less, so that numbers M may be counted as the smallest of a cell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.mechanisms import GeoShuffle
+from shuffledp_privacy.primitives.contour import Floats
+from shuffledp_privacy.primitives.noise import SumNoise, sum_noise
+from shuffledp_privacy.primitives.pairs import hockey_stick
+from shuffledp_privacy.primitives.tails import MARGIN, TAIL, binomial_window
+from shuffledp_privacy.primitives.truncated import ShortLaws, TruncatedLaw, TruncatedNoise, TruncatedPair
+from shuffledp_privacy.primitives.truncated_table import kept_table
+from shuffledp_privacy.sums.clamping import geo_tail
+
+LOOSE = 2e-4
+"""About the share of ε that the cells may cost altogether."""
+
+NARROW = 0.9
+"""A cell's smallest number of noises is at least this share of its largest, but for the farthest."""
+
+NEVER = 1e-18
+"""Chance of so few noises that they are counted as none."""
+
+LARGEST_RATE = 100.0
+"""ε of one noise beyond which it is next to nothing, and everything rests on one report alone (S8)."""
+
+REACH = 0.85
+"""E is looked at up to this share of d times the largest tilt: near the end few digits are left."""
+
+TOLERANCE = 1e-6
+"""Relative width to which E is searched; `rechecking.SLACK` forgives twice as much."""
+
+_MOST_STEPS = 60
+
+_TRIED = np.array([0.5, 0.95, 0.999, 1.002, 1.006, 1.02, 1.06, 1.2, 1.6, 3.0, 10.0])
+"""Multiples of the E that is needed without clamping, at which the search looks first."""
+
+CURVE = 24
+"""Points from which on a table is made, which takes as long as a dozen of them."""
+
+_AT_ONCE = 4096
+"""Rows of (cell, ε) evaluated together, which bounds memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Numbers of noises that are left, in cells: the smallest of each, and its mass, rounded up; the rest has none."""
+
+    counts: Floats
+    masses: Floats
+    lost: float
+
+
+def cells(honest: int, tail: float) -> Cells:
+    """Cells of M = honest - F, F ~ Bin(honest, tail); `tail` rounded up, so that M is smaller in law than in truth.
+
+    Each takes in smaller M until it costs its share of `LOOSE`: x noises less of h cost about x/(2h) of ε.
+    """
+    law = binomial_window(honest, tail)
+    masses, counts = law.pmf * (1.0 + MARGIN), honest - law.support
+    budget = LOOSE * honest / 3.0
+    lowest, shares, start = [], [], 0
+    while start < masses.size and counts[start] > 0 and float(masses[start:].sum()) > NEVER:
+        part, rest = masses[start:], counts[start:]
+        # Σ w (m - lowest) of a cell that ends at each place.
+        lacking = np.cumsum(part * rest) - np.cumsum(part) * rest
+        fits = (lacking <= budget) & (rest >= np.maximum(NARROW * rest[0], 1.0))
+        size = fits.size if fits.all() else max(1, int(np.argmin(fits)))
+        lowest.append(float(rest[size - 1]))
+        shares.append(float(part[:size].sum()))
+        start += size
+    lost = (float(masses[start:].sum()) + 2 * TAIL) * (1 + MARGIN)
+    return Cells(np.array(lowest), np.array(shares) * (1 + MARGIN), lost)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNoise:
+    """`SumNoise` of the noises that are not clamped, M of them known: what Proposition S6b bounds δ by."""
+
+    noise: TruncatedNoise
+    cells: Cells
+    whole: SumNoise
+    short: ShortLaws | None
+
+    def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
+        """Σ w HS_E(W_m‖W_m+d), row by row, never below the truth; from below nothing is claimed."""
+        upper = np.full(epsilon.shape, self.cells.lost)
+        step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
+        for start in range(0, epsilon.size, step):
+            part = slice(start, start + step)
+            upper[part] += self._tabulated(distance[part], epsilon[part])
+        return np.minimum(upper * (1.0 + 1e-13), 1.0), np.zeros_like(epsilon)
+
+    def _tabulated(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        if self.short is None:
+            return self._long(distance, epsilon)
+        found = np.zeros_like(epsilon)
+        for step in np.unique(distance).tolist():
+            rows = distance == step
+            for index, mass in enumerate(self.cells.masses.tolist()):
+                found[rows] += mass * self.short.divergence(index, step, epsilon[rows])
+        return found
+
+    def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        """Whole curves at one distance from tables, a few points by sums."""
+        far = int(distance.max(initial=1))
+        if epsilon.size >= CURVE and (distance == far).all():
+            reach = 1 << (far - 1).bit_length()
+            tables = [kept_table(self.noise, int(count), reach) for count in self.cells.counts]
+            known = [table for table in tables if table is not None]
+            if len(known) == len(tables):
+                curves = [table.divergence(far, epsilon) for table in known]
+                return np.asarray(self.cells.masses @ np.array(curves), dtype=np.float64)
+        return self._summed(distance.astype(np.float64), epsilon)
+
+    def _summed(self, distance: Floats, epsilon: Floats) -> Floats:
+        size = self.cells.counts.size
+        law = TruncatedLaw(self.noise, np.repeat(self.cells.counts, epsilon.size))
+        pair = TruncatedPair.of(law, np.tile(distance, size))
+        # δ falls: beyond the tilts at which digits are left, that of a smaller E is taken.
+        inside = np.minimum(epsilon, REACH * self.noise.widest_tilt * distance)
+        found = hockey_stick(pair, np.tile(inside, size)).upper
+        return np.asarray(self.cells.masses @ found.reshape(size, epsilon.size), dtype=np.float64)
+
+    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+        """Smallest E, about, with δ(E) <= δ, row by row, else inf; `clamped` is 0, and nothing is attained."""
+        if clamped != 0.0:
+            raise ValueError("clamping is inside this noise, it does not cost a second time")
+        goals = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
+        found = [self._least(int(d), float(goal)) for d, goal in zip(distance, goals, strict=True)]
+        return np.array(found), np.zeros(distance.shape)
+
+    def _least(self, distance: int, delta: float) -> float:
+        """Certified is a point whose bound was seen to be small enough; the search decides tightness alone."""
+
+        def excess(epsilons: Floats) -> Floats:
+            upper = self.divergence(np.full(epsilons.shape, distance), epsilons)[0]
+            return np.asarray(np.log(upper / delta), dtype=np.float64)
+
+        roof = distance * (self.noise.rate if self.short else REACH * self.noise.widest_tilt)
+        # Without clamping a little less is needed: there the search begins.
+        hint = max(float(self.whole.least(np.array([distance]), delta, 0.0)[0][0]), 1e-9 * roof)
+        grid = np.unique(np.minimum(np.append(_TRIED * min(hint, roof), 0.0), roof))
+        values = excess(grid)
+        if not (values <= 0.0).any():
+            far = np.geomspace(grid[-1], roof, 5)
+            grid, values = np.append(grid, far), np.append(values, excess(far))
+        if not (values <= 0.0).any():
+            return math.inf
+        first = int(np.argmax(values <= 0.0))
+        if first == 0:
+            return 0.0
+        bad, good = float(grid[first - 1]), float(grid[first])
+        high, low, last = float(values[first - 1]), float(values[first]), 0
+        for step in range(_MOST_STEPS):
+            if good - bad <= TOLERANCE * good or low >= -0.3 * TOLERANCE:
+                break
+            # Illinois steps on ln δ, which is nearly a parabola; a far end would hold them up.
+            share = 0.5 if step % 6 == 5 else min(max(high / (high - low), 0.02), 0.98)
+            middle = bad + (good - bad) * share
+            value = float(excess(np.array([middle]))[0])
+            if value > 0.0:
+                bad, high, low, last = middle, value, low / (2 if last > 0 else 1), 1
+            else:
+                good, low, high, last = middle, value, high / (2 if last < 0 else 1), -1
+        return good
+
+
+def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
+    """At most `honest`: so many noises that rounding does not hide how likelihoods of a change by `distance` differ.
+
+    Of more, whose roundings add up while a change shows less, some are given away (Proposition S6b (d)).
+    """
+    noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
+    if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
+        return honest
+    one = TruncatedLaw(noise, np.ones(1))
+    centre = np.zeros(1)
+    # A ratio is bracketed by four such errors; a 64th of a deviation away it must be clear of them.
+    blurred = float(4 * one.cumulant_error(centre)[0] + 4 * noise.slack(one.count)[0])
+    clear = distance / (64.0 * math.sqrt(float(one.variance(centre)[0])))
+    most = (clear / max(blurred, 1e-300)) ** (2.0 / 3.0)
+    return honest if most >= honest else max(1, math.floor(most))
+
+
+@lru_cache(maxsize=32)
+def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
+    """The noise of geo-shuffle that is left; None where so much is cut off that digits would be lost."""
+    noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
+    if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
+        return None
+    parts = cells(honest, geo_tail(spec.epsilon_geo, spec.padding))
+    whole = sum_noise(Fraction(honest), spec.epsilon_geo)
+    return KeptNoise(noise, parts, whole, ShortLaws.of(noise, parts.counts))

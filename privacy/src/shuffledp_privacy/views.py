@@ -1,0 +1,225 @@
+"""The same guarantee in other words: Rényi divergence, trade-off function, Gaussian mechanism, several reports.
+
+All of it is read from one table of upper bounds of δ(ε), which hold for every dataset and for both orders of the two
+neighbours (`filters.DeltaCurve`): docs/accounting.md, propositions C18 to C20. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.central import gaussian_delta
+from shuffledp_privacy.rounds.composition import Round, curve_of
+from shuffledp_privacy.rounds.filters import QUANTILE_ROUNDING, DeltaCurve
+from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves, reach
+from shuffledp_privacy.rounds.subsampling import Curve, reflected
+from shuffledp_privacy.tabulated import read_epsilon
+
+Floats: TypeAlias = NDArray[np.float64]
+
+LARGEST_ORDER: Final = 10_000.0
+"""Highest Rényi order: the formula's logarithms keep their digits up to it."""
+
+LARGEST_GROUP: Final = 100
+"""Most reports of one user: beyond, hardly any guarantee is left."""
+
+LARGEST_NODE: Final = 300.0
+"""No table goes further: a pure ε above it counts as none."""
+
+ZONES: Final = ((1e-6, 240), (1e-15, 120), (1e-40, 80))
+"""Where the curve falls to how much, and nodes up to there: high orders look far out."""
+
+LARGEST_TOTAL: Final = 350.0
+"""No table of a group goes further: its numbers stay finite."""
+
+TAIL_NODES: Final = 64
+"""Nodes from there to the pure ε."""
+
+UPWARD: Final = 1 + 2.0**-46
+"""Relative outward margin: more than the roundings of each formula here."""
+
+UNDERFLOW: Final = 1e-150
+"""More than all terms that floating point lost for being too small (C18)."""
+
+
+def table_of(item: Round) -> DeltaCurve:
+    """Upper bounds of δ(ε) of a round and all its repetitions, for any change up to the largest distance.
+
+    It ends in δ = 0 where a pure ε is known. Raises `UsageError` under metric adjacency, where ε is per unit of
+    distance and these views are not, and as `certified_curve`.
+    """
+    if item.setting.adjacency is not Adjacency.STANDARD:
+        raise UsageError("this view is of any change up to a distance: ask with standard adjacency and max-distance")
+    curve, pure = curve_of(item)
+    if item.times > 1:
+        # Any δ will do for the grid: it affects no soundness.
+        composed = compose_curves([Repeated(curve, item.times)], 1e-9)
+        curve = _each(composed.delta)
+    return _tabulated(curve, pure * item.times * UPWARD)
+
+
+def _each(delta: Callable[[float], float]) -> Curve:
+    return lambda epsilons: np.array([delta(epsilon) for epsilon in epsilons.tolist()], dtype=np.float64)
+
+
+def _tabulated(curve: Curve, pure: float) -> DeltaCurve:
+    known = pure <= LARGEST_NODE
+    ends = [0.0, *(min(reach(curve, tail), pure) for tail, _ in ZONES)]
+    zones = [np.linspace(low, high, count) for low, high, (_, count) in zip(ends, ends[1:], ZONES, strict=False)]
+    if known:
+        zones.append(np.linspace(ends[-1], pure, TAIL_NODES))
+    epsilons = np.unique(np.concatenate(zones))
+    deltas = np.clip(curve(epsilons), 0.0, 1.0)
+    if known:
+        deltas[-1] = 0.0
+    # Nodes are moved up: since the curve falls, a bound at ε holds at anything above it.
+    return DeltaCurve(np.expm1(epsilons) * UPWARD, np.minimum.accumulate(deltas))
+
+
+def renyi_divergence(table: DeltaCurve, order: float) -> float:
+    """Rényi divergence of any two neighbours, in either order; nats, rounded up, `math.inf` for no bound.
+
+    Source: proposition C18 (Liese and Vajda 2006; Zhu, Dong and Wang 2022 for the pair that the curve defines).
+
+    Args:
+        table: of the round.
+        order: 1 (Kullback-Leibler) to 10,000, or `math.inf` for the pure ε.
+    """
+    if not (1 <= order <= LARGEST_ORDER or order == math.inf):
+        raise UsageError(f"a Rényi order is from 1 to {LARGEST_ORDER:,.0f}, or inf, not {order}")
+    if table.deltas[-1] > 0:
+        return math.inf
+    pure = math.log1p(float(table.excess[-1])) * UPWARD
+    if not table.deltas.any():
+        return 0.0
+    if order == math.inf:
+        return pure
+    margin = (order * pure + 1000) * 2.0**-46
+    log_integral = float(np.logaddexp(_log_rising(table, order), math.log(_falling(table, order + 1)))) + margin
+    if order == 1:
+        return min(pure, math.exp(log_integral)) if log_integral < 700 else pure
+    log_excess = math.log(order) + math.log(order - 1) + log_integral
+    return min(pure, float(np.logaddexp(0.0, log_excess)) / (order - 1) * UPWARD)
+
+
+def _log_rising(table: DeltaCurve, order: float) -> float:
+    """Logarithm of an upper bound of ∫ v^(α-2) t(v) dv over v >= 1."""
+    if order <= 2:
+        return math.log(_falling(table, 2 - order))
+    logs, widths = np.log1p(table.excess), np.diff(table.excess)
+    grown = (order - 1) * np.log1p(widths / (1 + table.excess[:-1]))
+    with np.errstate(divide="ignore"):  # the logarithm of no mass
+        # Chebyshev: one factor rises, the other falls, so the product's mean is at most the means' product.
+        terms = (order - 1) * logs[:-1] + np.log(-np.expm1(-grown)) + grown
+        terms += np.log((table.deltas[:-1] + table.deltas[1:]) / 2)
+    return float(np.logaddexp.reduce(terms)) - math.log(order - 1)
+
+
+def _falling(table: DeltaCurve, power: float) -> float:
+    """Upper bound of ∫ v^-power t(v) dv over v >= 1 for power >= 0: both factors are below their chords."""
+    kernel = np.exp(-power * np.log1p(table.excess))
+    left, right = table.deltas[:-1], table.deltas[1:]
+    cells = kernel[:-1] * (2 * left + right) + kernel[1:] * (left + 2 * right)
+    return float(np.sum(cells * np.diff(table.excess))) / 6 + UNDERFLOW
+
+
+def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
+    """Least chance of a false negative for each chance of a false positive; never ABOVE the truth.
+
+    Shape: as `false_positives`, in [0, 1]. Whoever tests which of two neighbouring datasets was used errs at least so
+    often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
+    """
+    alphas = np.asarray(false_positives, dtype=np.float64)
+    if not np.all((alphas >= 0) & (alphas <= 1)):
+        raise UsageError("a chance of a false positive is from 0 to 1")
+    grown, column = 1 + table.excess, alphas[..., None]
+    outward = UPWARD - 1
+    first = 1 - table.deltas - grown * column - outward
+    second = (1 - table.deltas - column - outward) / (grown * UPWARD)
+    return np.asarray(np.maximum(np.maximum(first, second).max(axis=-1), 0.0), dtype=np.float64)
+
+
+def gaussian_shift(table: DeltaCurve, leak: float) -> float:
+    """μ of a Gaussian mechanism, leaking with chance `leak`, that is nowhere better; rounded up, or `math.inf`.
+
+    The leak shows everything with that chance. Source: propositions C14 and C19.
+    """
+    if not 0 <= leak < 1:
+        raise UsageError(f"a leak is from 0 to below 1, not {leak}")
+    slopes, intercepts = table.lines()
+    above = (intercepts - leak) / (1 - leak) * UPWARD
+    # A line with b <= 0 lies below the leak itself.
+    binding = above > 0
+    if not table.deltas.any() or not binding.any():
+        return 0.0
+    high = ndtri(np.minimum(above[binding], 1.0))
+    low = ndtri(np.minimum(slopes[binding] / (1 - leak), 1.0))
+    with np.errstate(invalid="ignore"):  # both infinite: a line that nothing finite is above
+        apart = high - low + QUANTILE_ROUNDING * (np.abs(high) + np.abs(low))
+    worst = float(np.max(np.where(np.isnan(apart), math.inf, apart)))
+    return max(0.0, worst)
+
+
+def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> float:
+    """μ that any such Gaussian mechanism has at least, where some dataset costs δ = `attained` at ε; rounded down."""
+    wanted = (attained - leak) / (1 - leak) * (1 - 1e-9)
+    if not wanted > 0:
+        return 0.0
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if gaussian_delta(1 / middle, 1.0, epsilon) < wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
+    """Upper bounds of δ(ε) for `reports` reports that change together in one round. Source: proposition C20.
+
+    Args:
+        table: of one report's change.
+        reports: 1 to 100, all of them among the honest ones.
+    """
+    if not 1 <= reports <= LARGEST_GROUP:
+        raise UsageError(f"a user has 1 to {LARGEST_GROUP} reports in a round here, not {reports}")
+    single = np.log1p(table.excess) * UPWARD
+    # A part may be negative as well: the other parts then make up for it.
+    parts = np.concatenate((-single[:0:-1], single))
+    costs = np.concatenate((reflected(table.deltas, single)[:0:-1], table.deltas))
+    found = table
+    for size in range(2, reports + 1):
+        epsilons = size * single[size * single < LARGEST_TOTAL]
+        deltas = _joined(parts, costs, found, epsilons)
+        if table.deltas[-1] == 0:
+            deltas[epsilons >= size * single[-1]] = 0.0  # a pure ε for each
+        found = DeltaCurve(np.expm1(epsilons) * UPWARD, np.minimum.accumulate(deltas))
+    return found
+
+
+def _joined(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> Floats:
+    """δ at each ε with one report more: the best split of ε between it and the rest."""
+    left = (epsilons[:, None] - parts) - 2.0**-48 * (epsilons[:, None] + np.abs(parts))
+    sizes = np.abs(left)
+    upper = np.minimum(np.interp(np.expm1(sizes) * (2 - UPWARD), rest.excess, rest.deltas) * UPWARD, 1.0)
+    # Read a little to the left, where the curve is no lower.
+    upper = np.where(left < 0, reflected(upper, sizes), upper)
+    sums = (costs + np.exp(parts) * UPWARD * upper) * UPWARD
+    return np.asarray(np.minimum(sums.min(axis=1), 1.0), dtype=np.float64)
+
+
+def epsilon_at(table: DeltaCurve, delta: float) -> float:
+    """ε at δ read from the table's chords; nats, rounded up, `math.inf` where it does not fall so far."""
+    try:
+        return read_epsilon(table, delta)
+    except CannotCertify:
+        return math.inf

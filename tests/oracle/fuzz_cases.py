@@ -1,0 +1,279 @@
+"""Draws cases for the accountant and holds its numbers against those of the oracle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import shuffle_oracle as oracle
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, PaddedSpec, RRShuffle, SGDLShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.local.matrix import LocalMatrix
+
+KINDS: Final = ("krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix")
+CALIBRATED: Final = " (calibrated)"
+ROUNDING: Final = 1e-9
+"""What both sides may differ by for floating point alone."""
+
+MOST_POINTS: Final = 25_000
+"""Longest law of a sum that is convolved."""
+
+Numbers = np.random.Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question: a mechanism and its users, δ, and the datasets that the oracle tries.
+
+    Attributes:
+        group: the row of the table it belongs to, without adjacency.
+        spec: the mechanism.
+        setting: its users.
+        delta: at which ε is asked for.
+        target: ε that `calibrate` was asked for; None for parameters drawn at random.
+        pairs: the oracle's laws, of datasets that include the one that the accountant attains if `complete`.
+        complete: whether no dataset can be in `attained` that the oracle did not try.
+    """
+
+    group: str
+    spec: Any
+    setting: Setting
+    delta: float
+    target: float | None
+    pairs: Sequence[oracle.Pair] = field(repr=False)
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out: certified/exact in ε where both are finite and above 0, and what must not be."""
+
+    case: Case
+    ratio: float | None
+    violations: tuple[str, ...]
+
+
+def draw(seed: int, number: int) -> Case:
+    """The case of this number: the same for the same seed, whatever was drawn before."""
+    numbers = np.random.default_rng([seed, number])
+    kind = KINDS[number % len(KINDS)]
+    adjacency = list(Adjacency)[number // len(KINDS) % 2]
+    while True:
+        users = _users(numbers)
+        honest = users if numbers.random() < 0.7 else int(numbers.integers(1, users + 1))
+        setting = Setting(users, honest, adjacency)
+        try:
+            case = _DRAWN[kind](numbers, setting, _delta(numbers))
+        except CannotCertify:  # no mechanism of the kind meets the target that was drawn
+            continue
+        if case is not None:
+            return case
+
+
+def judge(case: Case) -> Verdict:
+    """Certified against exact against attained: ε at the case's δ, then δ around that ε."""
+    metric = case.setting.adjacency is Adjacency.METRIC
+    exact = oracle.worst_epsilon(case.pairs, case.delta, metric=metric)
+    try:
+        found = epsilon_bounds(case.spec, case.setting, case.delta)
+    except CannotCertify:
+        return Verdict(case, None, ())
+    wrong = _disorder("epsilon", found.certified, exact, found.attained, complete=case.complete)
+    if case.target is not None and found.certified > case.target * (1 + ROUNDING):
+        wrong.append(f"calibrated for epsilon {case.target:.17g}, certified {found.certified:.17g}")
+    if math.isfinite(exact) and exact > 0:
+        for share in (0.5, 0.97):
+            deltas = delta_bounds(case.spec, case.setting, share * exact)
+            true = oracle.worst_delta(case.pairs, share * exact, metric=metric)
+            name = f"delta at epsilon {share * exact:.17g}"
+            wrong += _disorder(name, deltas.certified, true, deltas.attained, complete=case.complete)
+    ratio = found.certified / exact if math.isfinite(found.certified) and exact > 0 else None
+    return Verdict(case, ratio, tuple(wrong))
+
+
+def _disorder(name: str, certified: float, exact: float, attained: float, *, complete: bool) -> list[str]:
+    wrong = []
+    if not certified >= exact * (1 - ROUNDING):
+        wrong.append(f"{name}: certified {certified:.17g} is below the exact {exact:.17g}")
+    if not attained <= certified:
+        wrong.append(f"{name}: attained {attained:.17g} is above the certified {certified:.17g}")
+    if complete and not attained <= exact * (1 + ROUNDING) + 1e-300:
+        wrong.append(f"{name}: attained {attained:.17g} is above the exact {exact:.17g}")
+    return wrong
+
+
+def _users(numbers: Numbers) -> int:
+    if numbers.random() < 0.2:
+        return int(numbers.choice([1, 2, 3, 200]))
+    return round(math.exp(numbers.uniform(0, math.log(200))))
+
+
+def _delta(numbers: Numbers) -> float:
+    if numbers.random() < 0.1:
+        return float(numbers.choice([1e-12, 0.5, 0.9]))
+    return float(10 ** numbers.uniform(-12, -1))
+
+
+def _log_uniform(numbers: Numbers, low: float, high: float) -> float:
+    return math.exp(numbers.uniform(math.log(low), math.log(high)))
+
+
+def _chance(numbers: Numbers) -> Fraction:
+    if numbers.random() < 0.1:
+        return Fraction(str(numbers.choice(["1/1000000", "1/1000", "999/1000", "1"])))
+    return Fraction(max(1, round(4096 * _log_uniform(numbers, 0.002, 1))), 4096)
+
+
+def _target(numbers: Numbers, setting: Setting, delta: float, max_value: int) -> Target:
+    per_unit = max_value if setting.adjacency is Adjacency.METRIC else 1
+    epsilon = _log_uniform(numbers, 0.1, 8) / math.sqrt(per_unit)
+    return Target(
+        epsilon, delta, setting.users, setting.honest, setting.adjacency, setting.max_distance, max_value=max_value
+    )
+
+
+# Histograms and matrices.
+
+
+def _krr(numbers: Numbers, setting: Setting, delta: float) -> Case:
+    symbols = int(numbers.choice([2, 2, 3, 4, 10, 100, 2**20]))
+    target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 and symbols <= 100 else None
+    if target is None:
+        spec: Any = KRRHistogram(symbols=symbols, blanket=_chance(numbers))
+    else:
+        spec = calibrate("krr-histogram", target)
+    rest = setting.honest - 1
+    split = int(numbers.integers(0, rest + 1))
+    others: list[oracle.Others] = [{2: rest}, {1: rest}, {0: split // 2, 1: split - split // 2, 2: rest - split}]
+    if symbols == 2:  # every dataset: which one is attained depends on ε
+        others = [{0: zeros, 1: rest - zeros} for zeros in range(rest + 1)]
+    pairs = oracle.local_pairs(oracle.krr_rows(symbols, spec.blanket), setting.honest, [(0, 1)], others)
+    wanted = None if target is None else target.epsilon
+    return Case(_name("krr-histogram", wanted), spec, setting, delta, wanted, pairs, complete=True)
+
+
+def _matrix(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    inputs, outputs = int(numbers.integers(2, 5)), int(numbers.integers(2, 5))
+    weights = numbers.integers(1, 100, (inputs, outputs)) ** int(numbers.integers(1, 4))
+    if numbers.random() < 0.2:  # outputs that some values cannot send
+        weights *= numbers.integers(0, 2, weights.shape)
+        weights[:, 0] += 1
+    if numbers.random() < 0.3:  # near to one another: little to tell
+        weights = weights + 100 * int(weights.max())
+    rows = tuple(tuple(Fraction(int(value), int(row.sum())) for value in row) for row in weights)
+    rest = setting.honest - 1
+    changes = [(x, y) for x in range(inputs) for y in range(x)]
+    held = numbers.multinomial(rest, [1 / inputs] * inputs)
+    alone = [{value: rest} for value in range(inputs)]
+    mixed = dict(enumerate(held.tolist()))
+    pairs = oracle.local_pairs(rows, setting.honest, changes, [*alone, mixed] if setting.honest <= 40 else alone)
+    # Outcomes that a value never sends are summed user by user, of few users only.
+    complete = len(oracle.local_pairs(rows, setting.honest, changes, alone)) == len(changes) * inputs
+    if not pairs:
+        return None
+    return Case("local-matrix", LocalMatrix(rows), setting, delta, None, pairs, complete)
+
+
+# Sums.
+
+
+def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    max_value, setting = _range(numbers, setting)
+    target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
+    if setting.honest * max_value > MOST_POINTS:
+        return None
+    if target is None:
+        spec: Any = RRShuffle(max_value=max_value, randomise=_chance(numbers))
+    else:
+        spec = calibrate("rr-shuffle", target)
+    report = oracle.bits_report(max_value, spec.randomise / 2)
+    return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report)
+
+
+def _geo(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    return _padded(numbers, "geo-shuffle", setting, delta)
+
+
+def _sgdl(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    return _padded(numbers, "sgdl-shuffle", setting, delta)
+
+
+def _padded(numbers: Numbers, kind: str, setting: Setting, delta: float) -> Case | None:
+    max_value, setting = _range(numbers, setting)
+    target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.6 else None
+    spec: Any = _padded_spec(numbers, kind, setting, max_value) if target is None else calibrate(kind, target)
+    deviation = math.sqrt(2 * setting.honest / spec.noise_shares) / float(spec.noise_rate)
+    # The law shrinks to what is possible at 1e-250: some 34 deviations on either side, or 576 nats of one noise.
+    width = max(68 * deviation, 1200 / float(spec.noise_rate)) + setting.honest * max_value
+    if min(width, setting.honest * spec.messages_per_user) > MOST_POINTS:
+        return None
+    return _of_sum(numbers, kind, spec, setting, delta, target, _report(spec))
+
+
+def _padded_spec(numbers: Numbers, kind: str, setting: Setting, max_value: int) -> PaddedSpec:
+    padding = int(numbers.choice([0, 1, 5, 20, 60]))
+    rate = Fraction(max(1, round(4096 * _log_uniform(numbers, 0.02, 5))), 4096)
+    if kind == "geo-shuffle":
+        return GeoShuffle(max_value=max_value, epsilon_geo=rate, padding=padding)
+    shares = max(1, round(setting.users * float(numbers.choice([0.3, 1, 1, 2]))))
+    return SGDLShuffle(max_value=max_value, noise_epsilon=rate, shares=shares, padding=padding)
+
+
+def _report(spec: PaddedSpec) -> Callable[[int], oracle.Law]:
+    reach = spec.max_value + spec.padding + 1
+    if spec.noise_shares == 1:
+        noise = oracle.laplace_noise(spec.noise_rate, reach)
+    else:
+        noise = oracle.share_noise(spec.noise_rate, spec.noise_shares, reach)
+    return oracle.noisy_report(spec.max_value, spec.padding, noise)
+
+
+def _range(numbers: Numbers, setting: Setting) -> tuple[int, Setting]:
+    """A largest value, small more often than not, and perhaps a largest distance below it."""
+    max_value = round(_log_uniform(numbers, 1, 12 if numbers.random() < 0.6 else 60))
+    if numbers.random() < 0.05 and setting.honest <= 5:
+        max_value = 1000
+    reach = int(numbers.integers(1, max_value + 1)) if numbers.random() < 0.2 else None
+    return max_value, Setting(setting.users, setting.honest, setting.adjacency, reach)
+
+
+def _of_sum(
+    numbers: Numbers,
+    kind: str,
+    spec: Any,
+    setting: Setting,
+    delta: float,
+    target: Target | None,
+    report: Callable[[int], oracle.Law],
+) -> Case:
+    top, rest = spec.max_value, setting.honest - 1
+    reach = min(setting.max_distance or top, top)
+    complete = reach <= 12 or setting.adjacency is Adjacency.STANDARD
+    distances = list(range(1, reach + 1)) if reach <= 12 else sorted({1, 2, reach // 2, reach - 1, reach})
+    changes = [change for d in distances for change in {(0, d), (top - d, top)}]
+    between = int(numbers.integers(0, top + 1))
+    held: list[oracle.Others] = [{0: rest}, {top: rest}, {0: rest // 2, top: rest - rest // 2}, {between: rest}]
+    wanted = None if target is None else target.epsilon
+    pairs = oracle.sum_pairs(report, held, changes)
+    return Case(_name(kind, wanted), spec, setting, delta, wanted, pairs, complete)
+
+
+def _name(kind: str, target: float | None) -> str:
+    return kind if target is None else kind + CALIBRATED
+
+
+_DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
+    "krr-histogram": _krr,
+    "rr-shuffle": _bits,
+    "geo-shuffle": _geo,
+    "sgdl-shuffle": _sgdl,
+    "local-matrix": _matrix,
+}

@@ -1,0 +1,257 @@
+"""An oracle for shuffled mechanisms, from their definitions alone: what concrete datasets really cost.
+
+It shares nothing with the accountant: no code, no proposition, no dominating pair. The view of the adversary on two
+neighbouring datasets is written out outcome by outcome, by convolution in 80 bits, where all terms are positive; ε and
+δ are then read from the two laws. The largest number over the datasets tried is a lower bound of the truth.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Law = NDArray[np.longdouble]
+Row = tuple[Fraction, ...]
+Others = Mapping[int, int]
+"""How many of the other users hold each value."""
+
+LONG = 2000
+"""A law of more points loses those that are next to impossible."""
+
+IMPOSSIBLE = np.longdouble("1e-250")
+
+MOST_CELLS = 60_000
+"""Largest array of counts that is filled user by user."""
+
+MOST_MULTISETS = 1_500_000
+"""Most multisets of outcomes that are enumerated."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """The laws of the view on two neighbouring datasets, outcome by outcome, whose values differ by `distance`."""
+
+    one: Law
+    other: Law
+    distance: int = 1
+
+
+def delta_of_laws(one: Law, other: Law, epsilon: float) -> float:
+    """Σ (P - e^ε Q)_+."""
+    return float(np.maximum(one - np.exp(np.longdouble(epsilon)) * other, 0).sum())
+
+
+def epsilon_of_laws(one: Law, other: Law, delta: float) -> float:
+    """The least ε >= 0 with Σ (P - e^ε Q)_+ <= δ: the largest ln((P(A) - δ)/Q(A)) over events A of largest ratios."""
+    known = one > 0
+    one, other = one[known], other[known]
+    with np.errstate(divide="ignore", over="ignore"):
+        order = np.argsort(-(one / other), kind="stable")
+    likely, unlikely = np.cumsum(one[order]), np.cumsum(other[order])
+    left = likely - np.longdouble(delta)
+    likely_enough = left > 0
+    if np.any(unlikely[likely_enough] == 0):
+        return math.inf
+    if not likely_enough.any():
+        return 0.0
+    return max(0.0, float((np.log(left[likely_enough]) - np.log(unlikely[likely_enough])).max()))
+
+
+def worst_delta(pairs: Iterable[Pair], epsilon: float, *, metric: bool) -> float:
+    """The largest δ of all pairs, in both orders; ε counts per unit of distance if `metric`."""
+    return max(
+        delta_of_laws(one, other, epsilon * (pair.distance if metric else 1))
+        for pair in pairs
+        for one, other in ((pair.one, pair.other), (pair.other, pair.one))
+    )
+
+
+def worst_epsilon(pairs: Iterable[Pair], delta: float, *, metric: bool) -> float:
+    """The largest ε of all pairs at δ, in both orders; per unit of distance if `metric`."""
+    return max(
+        epsilon_of_laws(one, other, delta) / (pair.distance if metric else 1)
+        for pair in pairs
+        for one, other in ((pair.one, pair.other), (pair.other, pair.one))
+    )
+
+
+# Sums: one user's report is a whole number, and the view is the sum.
+
+
+def sum_pairs(report: Callable[[int], Law], others: Iterable[Others], changes: Sequence[tuple[int, int]]) -> list[Pair]:
+    """The view's laws for all changes (x, x') of one value, while the others hold each of `others`."""
+    pairs = []
+    for held in others:
+        rest = np.ones(1, dtype=np.longdouble)
+        for value, users in held.items():
+            rest = _shortened(np.convolve(rest, _power(report(value), users)))
+        laws = {value: np.convolve(rest, report(value)) for change in changes for value in change}
+        pairs += [Pair(laws[x], laws[y], abs(x - y)) for x, y in changes]
+    return pairs
+
+
+def bits_report(max_value: int, flip: Fraction) -> Callable[[int], Law]:
+    """rr-shuffle: of `max_value` bits, as many ones as the value says, each is flipped with this chance."""
+    flipped = _exact(flip)
+    zero, one = np.array([1 - flipped, flipped]), np.array([flipped, 1 - flipped])
+
+    @cache
+    def report(value: int) -> Law:
+        return np.convolve(_power(one, value), _power(zero, max_value - value))
+
+    return report
+
+
+def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], Law]:
+    """geo- and sgdl-shuffle: value + noise + padding, moved into 0..max_value + 2 padding.
+
+    `noise` is P(N = m) for m = 0, 1, ... of a symmetric law, so long that what is missing does not count.
+    """
+    top = max_value + 2 * padding
+    # From the far end: small terms first, and no difference of large ones.
+    beyond = np.cumsum(noise[::-1])[::-1]
+
+    @cache
+    def report(value: int) -> Law:
+        at = value + padding
+        law = noise[np.abs(np.arange(top + 1) - at)]
+        law[0], law[top] = beyond[at], beyond[top - at]
+        return law
+
+    return report
+
+
+def laplace_noise(rate: Fraction, reach: int) -> Law:
+    """Discrete Laplace noise: (1-φ)/(1+φ) φ^m, φ = e^-rate."""
+    ratio = np.exp(-_exact(rate))
+    count = np.arange(reach + _beyond(rate, 50), dtype=np.longdouble)
+    return np.asarray(-np.expm1(-_exact(rate)) / (1 + ratio) * np.exp(-_exact(rate) * count))
+
+
+def share_noise(rate: Fraction, shares: int, reach: int) -> Law:
+    """The difference of two negative binomial variables of shape 1/shares, φ = e^-rate: Σ_j f(j) f(j + m)."""
+    shape, ratio = 1 / np.longdouble(shares), np.exp(-_exact(rate))
+    terms = _beyond(rate, 30)
+    masses = reach + _beyond(rate, 50)
+    count = np.arange(1, terms + masses, dtype=np.longdouble)
+    steps = np.cumprod(ratio * (shape + count - 1) / count)
+    law = (-np.expm1(-_exact(rate))) ** shape * np.concatenate([np.ones(1, dtype=np.longdouble), steps])
+    return np.correlate(law, law[:terms], mode="valid")
+
+
+def _beyond(rate: Fraction, nats: int) -> int:
+    """So many points that φ^m has lost e^-nats, and some."""
+    return math.ceil(nats / float(rate)) + 50
+
+
+def _exact(value: Fraction) -> np.longdouble:
+    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
+
+
+def _power(law: Law, times: int) -> Law:
+    """The law of the sum of so many independent variables."""
+    result = np.ones(1, dtype=np.longdouble)
+    while times:
+        if times % 2:
+            result = _shortened(np.convolve(result, law))
+        times //= 2
+        if times:
+            law = _shortened(np.convolve(law, law))
+    return result
+
+
+def _shortened(law: Law) -> Law:
+    if law.size <= LONG:
+        return law
+    possible = np.flatnonzero(law > IMPOSSIBLE)
+    return law[possible[0] : possible[-1] + 1]
+
+
+# Multisets: one user's report is one of m outcomes, and the view is how often each occurs.
+
+
+def local_pairs(
+    rows: Sequence[Row], honest: int, changes: Sequence[tuple[int, int]], others: Iterable[Others]
+) -> list[Pair]:
+    """The view's laws for all changes while the others hold each of `others`; left out where there is too much to sum.
+
+    Args:
+        rows: for each value the chance of each outcome.
+        honest: all users, the changed one among them.
+        changes: pairs of values.
+        others: how many of the other honest - 1 users hold each value.
+    """
+    pairs = []
+    for held, (x, y) in itertools.product(list(others), changes):
+        holders = [value for value, users in held.items() if users]
+        alike = rows[holders[0]] if len(holders) == 1 else None
+        found = _of_equals(rows[x], rows[y], alike, honest) if alike and all(alike) else None
+        if found is None and (honest + 1) ** (len(rows[0]) - 1) <= MOST_CELLS:
+            found = _of_any(rows, x, y, held)
+        if found is not None:
+            pairs.append(found)
+    return pairs
+
+
+def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
+    """k-RR where nobody holds a symbol beyond the third: all further ones tell the same, and are one outcome."""
+    rare = blanket / symbols
+    shown = min(symbols, 3)
+    rows = [[1 - blanket + rare if x == y else rare for y in range(shown)] for x in range(shown)]
+    return [(*row, rare * (symbols - 3)) if symbols > 3 else tuple(row) for row in rows]
+
+
+def _of_equals(one: Row, other: Row, rest: Row, honest: int) -> Pair | None:
+    """All others report by the same law: P(c) = multinomial(c) (1/h) Σ_y c_y P_y/r_y."""
+    chances: dict[tuple[Fraction, Fraction], Fraction] = {}
+    for a, b, r in zip(one, other, rest, strict=True):  # outcomes of the same two ratios tell the same
+        chances[a / r, b / r] = chances.get((a / r, b / r), Fraction(0)) + r
+    if math.comb(honest + len(chances) - 1, len(chances) - 1) > MOST_MULTISETS:
+        return None
+    counts = _multisets(honest, len(chances))
+    factorials = np.concatenate([[0], np.cumsum(np.log(np.arange(1, honest + 1, dtype=np.longdouble)))])
+    log_law = np.full(counts.shape[1], factorials[honest], dtype=np.longdouble)
+    weights = np.zeros((2, counts.shape[1]), dtype=np.longdouble)
+    for count, (ratios, chance) in zip(counts, chances.items(), strict=True):
+        log_law += count * np.log(_exact(chance)) - factorials[count]
+        weights += np.array([[_exact(ratio)] for ratio in ratios]) * count
+    law = np.exp(log_law) / honest
+    return Pair(law * weights[0], law * weights[1])
+
+
+@lru_cache(maxsize=2)
+def _multisets(total: int, kinds: int) -> NDArray[np.int64]:
+    """All ways to add up to `total` with so many counts, shape (kinds, ways)."""
+    if kinds == 1:
+        return np.array([[total]])
+    parts = []
+    for first in range(total + 1):
+        rest = _multisets.__wrapped__(total - first, kinds - 1) if kinds > 2 else np.array([[total - first]])
+        parts.append(np.vstack([np.full((1, rest.shape[1]), first), rest]))
+    return np.hstack(parts)
+
+
+def _of_any(rows: Sequence[Row], x: int, y: int, held: Others) -> Pair:
+    law = np.ones((1,) * (len(rows[0]) - 1), dtype=np.longdouble)
+    for value, users in held.items():
+        for _ in range(users):
+            law = _with_user(law, rows[value])
+    return Pair(_with_user(law, rows[x]).ravel(), _with_user(law, rows[y]).ravel())
+
+
+def _with_user(law: Law, row: Row) -> Law:
+    """The counts of all outcomes but the last, after one more user."""
+    grown = np.zeros([size + 1 for size in law.shape], dtype=np.longdouble)
+    inside = tuple(slice(0, size) for size in law.shape)
+    grown[inside] = law * _exact(row[-1])
+    for axis in range(law.ndim):
+        moved = tuple(slice(1, None) if axis == other else part for other, part in enumerate(inside))
+        grown[moved] += law * _exact(row[axis])
+    return grown
