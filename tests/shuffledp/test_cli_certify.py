@@ -111,8 +111,8 @@ def test_laplace_noise_per_user_meets_the_exact_metric_number(shell: Shell) -> N
         "geo-shuffle --users 100 --max-value 1000 --epsilon-geo 0.2 --delta 1e-4 --adjacency metric --max-distance 1000"
     )
     answer = shell.certify(line)
-    # ε* of unclamped noise is .1033 at d = 1000; clamping takes a quarter of δ.
-    assert 0.1030 < answer["epsilon"]["attained"] <= answer["epsilon"]["certified"] < 0.1040
+    # ε* of unclamped noise is .1033 at d = 1000; clamping may cost a hundredth of it.
+    assert 0.1030 < answer["epsilon"]["attained"] <= answer["epsilon"]["certified"] <= 0.10435
     assert answer["epsilon"]["published"] == pytest.approx(0.0665, abs=5e-5)
     assert answer["corrupted"]["epsilon"] == pytest.approx(0.2)
     padding = answer["parameters"]["padding"]
@@ -140,7 +140,7 @@ def test_shared_noise_with_a_chosen_padding_keeps_its_epsilon(shell: Shell) -> N
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_the_chosen_padding_is_as_good_as_no_clamping_and_a_smaller_one_is_not(
+def test_the_chosen_padding_is_nearly_as_good_as_no_clamping_and_a_smaller_one_is_not(
     shell: Shell, adjacency: Adjacency
 ) -> None:
     answer = shell.certify(f"{SMALL_GEO} --adjacency {adjacency}")
@@ -151,8 +151,8 @@ def test_the_chosen_padding_is_as_good_as_no_clamping_and_a_smaller_one_is_not(
         spec = GeoShuffle(max_value=4, epsilon_geo=Fraction(1, 2), padding=size)
         return epsilon_bounds(spec, setting, delta).certified
 
-    assert answer["epsilon"]["certified"] <= certified(4000, 0.75e-4) * (1 + 1e-3)
-    assert certified(padding // 2, 1e-4) > certified(4000, 0.75e-4) * 1.01
+    assert answer["epsilon"]["certified"] <= certified(4000, 1e-4) * 1.01
+    assert certified(padding - 1, 1e-4) > certified(4000, 1e-4) * 1.01
 
 
 def test_the_chosen_padding_of_shared_noise_is_as_good_as_no_clamping(shell: Shell) -> None:
@@ -175,6 +175,30 @@ def test_rounds_compose_and_one_round_is_what_they_attain(shell: Shell) -> None:
     assert ten["epsilon"]["attained"] == one["epsilon"]["attained"]
     assert ten["corrupted"]["epsilon"] == pytest.approx(10 * one["corrupted"]["epsilon"])
     assert any(line.startswith("attained: by a single round") for line in ten["basis"])
+
+
+def test_a_matrix_of_chances_is_certified_as_the_mechanism_that_it_is(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "krr.csv"
+    file.write_text("# 4-RR\n" + "\n".join(",".join("5/8" if x == y else "1/8" for y in range(4)) for x in range(4)))
+    answer = shell.certify(f"local --users 10000 --matrix {file} --delta 1e-6")
+    assert set(answer) == KEYS
+    assert answer["parameters"] | {"digest": ""} == {"inputs": 4, "outputs": 4, "digest": ""}
+    own = shell.certify(f"krr-histogram --users 10000 --symbols 4 --epsilon0 {math.log(5)} --delta 1e-6")
+    assert answer["epsilon"]["certified"] == pytest.approx(own["epsilon"]["certified"], rel=1e-3)
+    assert answer["corrupted"]["epsilon"] == pytest.approx(math.log(5), rel=1e-9)
+
+
+def test_a_file_that_is_no_matrix_is_refused_with_its_name_and_line(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text("1/2,1/2\n1/2,1/3\n")
+    code, _, words = shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")
+    assert code != 0
+    assert "bad.csv: line 2 adds up to" in " ".join(words.split())
+    file.write_bytes(b"\xff\xfe")
+    assert "no text" in shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")[2]
+    assert shell.run(f"certify local --users 10 --matrix {tmp_path}/none.csv --delta 1e-6")[0] != 0
+    both = shell.run(f"certify local --users 10 --epsilon0 1 --matrix {file} --delta 1e-6")
+    assert "--epsilon0, or --matrix" in " ".join(both[2].split())
 
 
 def test_with_every_node_corrupt_the_certified_epsilon_is_the_local_one(shell: Shell) -> None:
@@ -373,3 +397,41 @@ def test_shared_options_stand_in_the_place_of_the_group_that_names_them() -> Non
     assert list(signature(command).parameters) == ["symbols", "output", "plot", "last"]
     command(symbols=3, output=OutputFormat.JSON, plot=None, last=True)
     assert told == [(3, Presentation(OutputFormat.JSON, None), True)]
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ("--view rdp", {"order", "divergence"}),
+        ("--view f-dp", {"false_positive", "false_negative", "mu_certified", "mu_attained", "leak"}),
+        ("--view group --reports 2", {"epsilon", "reports"}),
+        ("--view subsampled --rate 1/10", {"epsilon", "rate"}),
+    ],
+)
+def test_a_guarantee_in_other_words_follows_the_guarantee(shell: Shell, options: str, keys: set[str]) -> None:
+    found = json.loads(shell.run(f"certify {KRR} {options} --format json")[1])
+    assert set(found) == KEYS | {"view"}
+    assert set(found["view"]) == keys | {"name", "basis"}
+    code, printed, _ = shell.run(f"certify {KRR} {options}")
+    assert code == 0
+    assert "What this rests on" in printed
+    assert found["view"]["basis"][0].split(":")[0] in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"{KRR} --reports 2", "--view group"),
+        (f"{KRR} --rate 0.1", "--rate belong together"),
+        (f"{KRR} --view subsampled", "--rate belong together"),
+        (f"{KRR} --view group --reports 0", "1 to 100 reports"),
+        (f"{KRR} --honest 1 --view group", "more than the 1 honest"),
+        (f"{RR} --view rdp", "standard adjacency"),
+        (f"{KRR} --corrupt-nodes 1,2,3 --view f-dp", "nothing is shuffled"),
+    ],
+)
+def test_other_words_that_do_not_fit_are_refused_in_one_line(shell: Shell, line: str, words: str) -> None:
+    code, _, error = shell.run(f"certify {line}")
+    assert code == 2
+    assert words in error
+    assert len(error.strip().splitlines()) == 1

@@ -29,7 +29,7 @@ GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, padding=30)
 SMALL = sdp.Setting(users=300, honest=300)
 
-MODULES = ("choosing", "composed", "curves", "guarantees", "simulation")
+MODULES = ("choosing", "composed", "curves", "guarantees", "simulation", "views")
 """Those with examples in their docstrings."""
 
 

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from shuffledp.plans import Plan
     from shuffledp.simulation import Answer, simulate
     from shuffledp.verification import Checked, verify
+    from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
     from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
     from shuffledp_core.privacy import Adjacency
     from shuffledp_privacy.bounds import Setting
+    from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
+    from shuffledp_privacy.local.matrix import LocalMatrix
 
 __all__ = [
     "Adjacency",
@@ -39,18 +42,27 @@ __all__ = [
     "Curve",
     "GeoShuffle",
     "Guarantee",
+    "HadamardResponse",
     "KRRHistogram",
+    "LocalMatrix",
     "Plan",
     "RRShuffle",
     "SGDLShuffle",
     "Setting",
     "ShuffleDPError",
+    "SubsetSelection",
+    "UnaryEncoding",
+    "View",
     "advise",
     "calibrate",
     "certify",
     "compose",
     "curve",
+    "group",
+    "renyi",
     "simulate",
+    "subsampled",
+    "trade_off",
     "verify",
 ]
 
@@ -62,10 +74,13 @@ _HOMES: Final = {
     "shuffledp.plans": ("Plan",),
     "shuffledp.simulation": ("Answer", "simulate"),
     "shuffledp.verification": ("Checked", "verify"),
+    "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
     "shuffledp_core.mechanisms": ("GeoShuffle", "KRRHistogram", "RRShuffle", "SGDLShuffle"),
     "shuffledp_core.privacy": ("Adjacency",),
     "shuffledp_privacy.bounds": ("Setting",),
+    "shuffledp_privacy.local.encodings": ("HadamardResponse", "SubsetSelection", "UnaryEncoding"),
+    "shuffledp_privacy.local.matrix": ("LocalMatrix",),
 }
 """Module of each public name; a test compares it with what type checkers read above."""
 

@@ -25,6 +25,7 @@ EXTRAS: Final = {
     "ops": ("keys", "results", "round"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
+    "labs": ("lab",),
 }
 """The commands that other packages of ours bring, by the extra that installs them."""
 
@@ -33,6 +34,7 @@ PANELS: Final = {
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
     "Operate": ("deploy", "keys", "round", "results", "fleet", "load"),
     "Attack": ("attack", "audit"),
+    "Learn": ("lab",),
 }
 """The commands of `shuffledp --help`, in the order in which a newcomer meets them; those of others come after."""
 

@@ -15,7 +15,9 @@ from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.local.clones import LocalRandomiser
+from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
+from shuffledp_privacy.local.matrix import LocalMatrix
 from shuffledp_privacy.rounds.composition import LARGEST_TIMES
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 LOCAL_KINDS: Final[dict[type, str]] = {
     LocalRandomiser: "local",
+    LocalMatrix: "local-matrix",
+    UnaryEncoding: "unary-encoding",
+    SubsetSelection: "subset-selection",
+    HadamardResponse: "hadamard-response",
     OneBitMean: "one-bit-mean",
     LaplaceMean: "laplace-mean",
 }
@@ -136,8 +142,12 @@ def neighbours(plan: Plan) -> str:
 
 
 def exact(spec: object) -> dict[str, ParameterValue]:
-    """A spec's parameters by name; a rational as text, as in a certificate."""
-    names = [field.name for field in fields(spec)] if is_dataclass(spec) else getattr(spec, "__struct_fields__", ())
+    """A spec's parameters by name; a rational as text, as in a certificate. What a spec does not print is left out."""
+    names = (
+        [field.name for field in fields(spec) if field.repr]
+        if is_dataclass(spec)
+        else getattr(spec, "__struct_fields__", ())
+    )
     own = {name: getattr(spec, name) for name in names}
     return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
 
@@ -150,7 +160,18 @@ def check_distance(max_distance: int | None, domain: int | None) -> None:
         )
 
 
-Planned: TypeAlias = Union[Plan, "Certificate", Mechanism, LocalRandomiser, OneBitMean, LaplaceMean]
+Planned: TypeAlias = Union[
+    Plan,
+    "Certificate",
+    Mechanism,
+    LocalRandomiser,
+    LocalMatrix,
+    UnaryEncoding,
+    SubsetSelection,
+    HadamardResponse,
+    OneBitMean,
+    LaplaceMean,
+]
 """Anything that has a guarantee: a plan, a certificate, or a mechanism's parameters alone."""
 
 

@@ -10,10 +10,13 @@ import typer
 
 from shuffledp.commands.asking import ask, options_of
 from shuffledp.commands.options import (
+    AnyEpsilon0,
     Delta,
     Epsilon0,
     Format,
+    Matrix,
     MaxValue,
+    OtherWords,
     OutputFormat,
     Presentation,
     Scenario,
@@ -44,10 +47,10 @@ class LocalModel(Scenario):
 
 
 def _certify(kind: str) -> Callable[..., None]:
-    def command(*, scenario: Scenario, view: Presentation, **parameters: Any) -> None:
+    def command(*, scenario: Scenario, shown: Presentation, other: OtherWords, **parameters: Any) -> None:
         from shuffledp.commands.respond import respond
 
-        respond(ask(kind, scenario, **parameters), view)
+        respond(ask(kind, scenario, **parameters), shown, other)
 
     return spread(command, *options_of(kind))
 
@@ -58,11 +61,18 @@ for _kind, _spec in MECHANISMS.items():
 
 @certify_app.command("local")
 @spread
-def local(*, epsilon0: Epsilon0, scenario: WithoutDistance, view: Presentation) -> None:
-    """Any local randomiser with parameter ε0, shuffled; nothing else is known of it."""
+def local(
+    *,
+    epsilon0: AnyEpsilon0 = None,
+    matrix: Matrix = None,
+    scenario: WithoutDistance,
+    shown: Presentation,
+    other: OtherWords,
+) -> None:
+    """Any local randomiser, shuffled: with ε0, and nothing else is known of it, or with the matrix of its chances."""
     from shuffledp.commands import questions, respond
 
-    respond.respond(questions.question(questions.local(epsilon0), scenario), view)
+    respond.respond(questions.question(questions.local(epsilon0, matrix), scenario), shown, other)
 
 
 @certify_app.command("one-bit-mean")

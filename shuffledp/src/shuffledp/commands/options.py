@@ -109,6 +109,11 @@ TotalDelta = Annotated[float, _real("δ over all rounds together, 1e-12 to below
 TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
 Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
 Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
+AnyEpsilon0 = Annotated[float | None, _real("ε0 of one user's report, in nats.")]
+Matrix = Annotated[
+    Path | None,
+    typer.Option(help="In its place: chances as CSV, a line for each value, a column for each output.", metavar="FILE"),
+]
 Neighbours = Annotated[Adjacency, typer.Option("--adjacency", help="standard: any change; metric: per unit of change.")]
 MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
 Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
@@ -149,6 +154,32 @@ class Presentation:
 
     output: Format = OutputFormat.TEXT
     plot: Plot = None
+
+
+class ViewName(StrEnum):
+    """Other words for a guarantee."""
+
+    RDP = "rdp"
+    F_DP = "f-dp"
+    GROUP = "group"
+    SUBSAMPLED = "subsampled"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherWords:
+    """The options of a guarantee in other words, as they were typed."""
+
+    view: Annotated[
+        ViewName | None, typer.Option(help="Also in other words: Rényi, trade-off, several reports, random subset.")
+    ] = None
+    reports: Annotated[int | None, _whole("With --view group: reports of one user in a round; default 2.")] = None
+    rate: Annotated[Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")] = None
+
+    def __post_init__(self) -> None:
+        if self.reports is not None and self.view is not ViewName.GROUP:
+            raise UsageError("--reports belongs to --view group: add it, or leave --reports out")
+        if (self.rate is None) == (self.view is ViewName.SUBSAMPLED):
+            raise UsageError("--view subsampled and --rate belong together: give both, or neither")
 
 
 def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:

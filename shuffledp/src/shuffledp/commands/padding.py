@@ -1,7 +1,8 @@
 """The least padding for which clamping costs next to nothing, where nobody named one. Pure.
 
-A share of δ goes to clamping, the rest to the noise. The noise alone says which total ε the largest change
-costs; from it follows the padding (docs/accounting.md, Proposition S6). Only tightness rests on this choice: the
+For geo-shuffle the least whose certificate is next to that of unclamped noise (docs/accounting.md, Proposition S6b),
+and whose bias is small. For sgdl-shuffle a share of δ goes to clamping, the rest to the noise; the noise alone says
+which total ε the largest change costs, and from it follows the padding (S6). Only tightness rests on this choice: the
 certificate is computed for the padding that was chosen, whatever it is.
 """
 
@@ -14,22 +15,48 @@ from typing import Final
 import numpy as np
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.calibration.clamped import biased_at_most
 from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.splitting import CLAMPING, between_clamping_and_noise
 from shuffledp_privacy.sums.clamping import least_padding_geo, least_padding_sgdl
+from shuffledp_privacy.sums.geo import noisy_sum
+
+WASTED: Final = 0.01
+"""Share of ε that clamping may cost where a padding is chosen: a tenth of the messages of one that costs nothing."""
 
 _LARGEST_TOTAL: Final = 690.0
 """Total ε up to which e^E is a float; beyond, a closed form in logarithms is used."""
 
 
 def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
-    """c for geo-shuffle, in bits on each side; `delta` is one round's.
+    """c for geo-shuffle, in bits on each side: ε and error grow by 1 % at most; `delta` is one round's.
 
     Raises:
         UsageError: `delta` is 0, or the padding would be beyond every domain.
     """
+    plenty = unnoticed_geo_padding(epsilon_geo, max_value, setting, delta)
+    least = biased_at_most(float(epsilon_geo), setting.users, max_value)
+
+    def certified(padding: int) -> float:
+        spec = GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
+        return noisy_sum(spec, setting).epsilon(delta)
+
+    # So many that nobody is ever clamped.
+    goal = certified(2 * plenty + 1) * (1 + WASTED)
+    low, high = min(least, plenty) - 1, plenty
+    while high - low > 1:
+        middle = (low + high) // 2
+        if certified(middle) <= goal:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def unnoticed_geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
+    """c for geo-shuffle with which next to nobody is ever clamped; arguments and errors as `geo_padding`."""
     _check(epsilon_geo, delta)
     total = _total(epsilon_geo, Fraction(setting.honest), max_value, setting, delta)
     share = between_clamping_and_noise(delta).clamping
@@ -50,8 +77,13 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
     return least_padding_sgdl(noise_epsilon, shares, setting.honest, share, total)
 
 
-def padding_note(padding: int) -> str:
+def geo_padding_note(padding: int) -> str:
     """The chosen padding, in words."""
+    return f"padding = {padding} was chosen: the least that costs at most {WASTED:.0%} of epsilon, with little bias"
+
+
+def padding_note(padding: int) -> str:
+    """The chosen padding of shared noise, in words."""
     return (
         f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, so that "
         "the guarantee is that of unclamped noise at the rest"

@@ -6,18 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from shuffledp.commands.options import Scenario
-from shuffledp.commands.padding import geo_padding, padding_note, sgdl_padding
+from shuffledp.commands.padding import geo_padding, geo_padding_note, padding_note, sgdl_padding
 from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
+from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
+from shuffledp_privacy.local.matrix import LocalMatrix, parse_matrix
 from shuffledp_privacy.splitting import among_rounds
 
 SpecT = TypeVar("SpecT")
@@ -80,10 +83,24 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
     return spec, (note,)
 
 
-def local(epsilon0: float) -> LocalRandomiser:
-    """Any randomiser with that local parameter."""
-    check_finite("epsilon0", epsilon0)
-    return LocalRandomiser(epsilon0)
+def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser | LocalMatrix:
+    """Any randomiser with that local parameter, or the one whose chances the file holds.
+
+    Raises:
+        UsageError: neither or both are named, or the file is no matrix of chances.
+        ConfigError: the file cannot be read.
+    """
+    if epsilon0 is not None and matrix is None:
+        check_finite("epsilon0", epsilon0)
+        return LocalRandomiser(epsilon0)
+    if matrix is None or epsilon0 is not None:
+        raise UsageError("name one of the two: --epsilon0, or --matrix with a file of chances")
+    try:
+        return parse_matrix(read_file(matrix, "matrix").decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{matrix} is no text: write comma-separated chances in UTF-8") from error
+    except UsageError as error:
+        raise UsageError(f"{matrix}: {error}") from error
 
 
 def one_bit_mean(epsilon0: float, max_value: int) -> OneBitMean:
@@ -121,7 +138,7 @@ def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, sce
     if padding is not None:
         return draft
     chosen = geo_padding(epsilon_geo, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds))
-    return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(padding_note(chosen),))
+    return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(geo_padding_note(chosen),))
 
 
 def sgdl_question(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shuffledp.commands.options import OutputFormat, Presentation
+from shuffledp.commands.options import OtherWords, OutputFormat, Presentation, ViewName
 from shuffledp.guarantees import guarantee_of
 from shuffledp.plans import Plan
 from shuffledp.progress import working
@@ -15,9 +16,11 @@ from shuffledp.progress import working
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from shuffledp.views import View
 
-def respond(asked: Plan, view: Presentation) -> None:
-    """Prints the plan's guarantee, after drawing it where a file is named.
+
+def respond(asked: Plan, view: Presentation, other: OtherWords | None = None) -> None:
+    """Prints the plan's guarantee, after drawing it where a file is named; then in other words where asked for.
 
     Raises:
         UsageError: a parameter is outside its range, or the picture's file name has no known ending.
@@ -29,17 +32,32 @@ def respond(asked: Plan, view: Presentation) -> None:
         check_plot(view.plot)
     with working(f"certifying {asked.kind}"):
         found = guarantee_of(asked)
+        said = None if other is None else _in_other_words(asked, other)
     if view.plot is not None:
         with working("drawing"):
             draw(found, view.plot)
     if view.output is OutputFormat.JSON:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({} if said is None else {"view": said.to_dict()}))
         return
-    from shuffledp.commands.tables import answer_tables
+    from shuffledp.commands.tables import answer_tables, view_tables
 
-    print_rich(*answer_tables(found))
+    print_rich(*answer_tables(found), *(() if said is None else view_tables(said)))
     if view.plot is not None:
         typer.echo(f"drawn into {view.plot}")
+
+
+def _in_other_words(asked: Plan, other: OtherWords) -> View | None:
+    if other.view is None:
+        return None
+    from shuffledp import views
+
+    if other.view is ViewName.RDP:
+        return views.renyi(asked)
+    if other.view is ViewName.F_DP:
+        return views.trade_off(asked)
+    if other.view is ViewName.GROUP:
+        return views.group(asked, 2 if other.reports is None else other.reports)
+    return views.subsampled(asked, other.rate or Fraction(1))
 
 
 def print_json(value: Any) -> None:

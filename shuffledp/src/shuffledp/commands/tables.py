@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich import box
 from rich.console import RenderableType
 from rich.markup import escape
@@ -11,6 +13,9 @@ from shuffledp.guarantees import PUBLISHED, Guarantee, number
 from shuffledp.plans import neighbours
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
+
+if TYPE_CHECKING:
+    from shuffledp.views import View
 
 
 def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
@@ -34,6 +39,23 @@ def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
     for line in (line for line in found.basis if not line.startswith(PUBLISHED)):
         reasons.add_row("-", escape(line))
     return table, "[cyan]What this rests on[/cyan]", reasons
+
+
+def view_tables(said: View) -> tuple[RenderableType, ...]:
+    """The guarantee in other words, number by number, and what it rests on."""
+    table = Table(
+        title=f"[bold]{said.name}[/bold]",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        pad_edge=False,
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+    for row in said.rows():
+        table.add_row(*row)
+    return table, *(f"- {escape(line)}" for line in said.basis)
 
 
 def _add_guarantee(table: Table, found: Guarantee) -> None:

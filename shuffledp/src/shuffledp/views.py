@@ -1,0 +1,283 @@
+"""A guarantee in other words: Rényi divergence, trade-off function, groups of reports, drawn users. Pure.
+
+Every number is certified: it errs in the direction in which the guarantee still holds, for every dataset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from shuffledp.guarantees import number
+from shuffledp.notebook import data_frame, html_table
+from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy import views
+from shuffledp_privacy.bounds import delta_bounds
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from shuffledp_privacy.bounds import Setting
+    from shuffledp_privacy.rounds.filters import DeltaCurve
+
+    Floats = NDArray[np.float64]
+
+ORDERS: Final = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
+"""Rényi orders of a view that names none."""
+
+FALSE_POSITIVES: Final = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Chances of a false positive of a view that names none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A plan's guarantee in other words: single numbers, and columns of equal length.
+
+    Attributes:
+        plan: what was asked.
+        name: rdp, f-dp, group or subsampled.
+        numbers: by name; None where no finite bound is known.
+        columns: by name, shape (points,); `inf` where no finite bound is known.
+        basis: what the numbers rest on, in words.
+    """
+
+    plan: Plan
+    name: str
+    numbers: Mapping[str, float | None]
+    columns: Mapping[str, Floats]
+    basis: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value of `view` in `shuffledp certify --view NAME --format json`; an order of infinity is "inf"."""
+        points = {name: [_plain(name, one) for one in values.tolist()] for name, values in self.columns.items()}
+        return {"name": self.name, **self.numbers, **points, "basis": list(self.basis)}
+
+    def to_pandas(self) -> Any:
+        """The columns, or one row with the numbers where there are none; raises `NotInstalledError` without pandas."""
+        return data_frame(self.columns or {name: [value] for name, value in self.numbers.items()})
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The numbers and the points in words: name, value, remark."""
+        rows = [(name.replace("_", " "), number(value), "") for name, value in self.numbers.items()]
+        if self.columns:
+            (first, firsts), (second, seconds) = self.columns.items()
+            words = second.replace("_", " ")
+            points = zip(firsts.tolist(), seconds.tolist(), strict=True)
+            rows += [(f"{first.replace('_', ' ')} {at:g}", f"{value:.4g}", words) for at, value in points]
+        return rows
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {value} {remark}".rstrip() for name, value, remark in self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.plan.kind}: {self.name}", self.rows(), self.basis)
+
+
+def _plain(name: str, value: float) -> float | str | None:
+    if math.isfinite(value):
+        return value
+    return "inf" if name == "order" else None
+
+
+def renyi(
+    plan: Planned,
+    setting: Setting | None = None,
+    orders: ArrayLike | None = None,
+    *,
+    rounds: int | None = None,
+) -> View:
+    """Rényi divergence (RDP) of any two neighbouring datasets by order, over all rounds: an upper bound, in nats.
+
+    That of the dominating pair which the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022; docs/accounting.md,
+    C18); rounds add up. High orders look far out, where the curve has few digits: loose there, never below the truth.
+    Columns: `order`, `divergence`.
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard adjacency.
+        setting: in place of the plan's own.
+        orders: shape (points,), each 1 (Kullback-Leibler) to 10,000, or inf (pure ε).
+        rounds: how often the round is run on the same people, in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside its range.
+        CannotCertify: no sound bound is known.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> found = sdp.renyi(spec, group, [2, 8])
+    >>> bool((found.columns["divergence"] < 0.1).all())
+    True
+    """
+    asked = _shuffled(plan, setting, None, rounds)
+    wanted = _points(ORDERS if orders is None else orders)
+    table = views.table_of(Round(asked.spec, asked.setting))
+    each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
+    # Rényi divergences of rounds add up, also where a round depends on the results of others (Mironov 2017).
+    divergence = each if asked.rounds == 1 else each * asked.rounds * views.UPWARD
+    basis = ("C18: the pair that the certified curve defines", *(("rounds added",) if asked.rounds > 1 else ()))
+    return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis)
+
+
+def trade_off(
+    plan: Planned,
+    setting: Setting | None = None,
+    false_positives: ArrayLike | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> View:
+    """Trade-off function (f-DP): how often any test of two neighbouring datasets errs, a lower bound; and Gaussian DP.
+
+    Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the round is nowhere worse than μ-Gaussian DP
+    that shows everything with chance `leak`; `mu_attained`, no smaller μ does for some dataset. The leak is the plan's
+    δ (Dong et al. 2022; docs/accounting.md, C19).
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard adjacency.
+        setting: in place of the plan's own.
+        false_positives: shape (points,), chances in [0, 1].
+        delta: the leak, in place of the plan's δ; 1e-6 for parameters alone.
+        rounds: how often the round is run on the same people, in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside its range.
+        CannotCertify: no sound bound is known.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> found = sdp.trade_off(spec, group, [0.05])
+    >>> bool(0.9 < found.columns["false_negative"][0] < 0.95)
+    True
+    >>> 0 < found.numbers["mu_attained"] <= found.numbers["mu_certified"] < 0.2
+    True
+    """
+    asked = _shuffled(plan, setting, delta, rounds)
+    wanted = _points(FALSE_POSITIVES if false_positives is None else false_positives)
+    table = views.table_of(Round(asked.spec, asked.setting, asked.rounds))
+    numbers = {
+        "mu_certified": _finite(views.gaussian_shift(table, asked.delta)),
+        "mu_attained": _mu_attained(asked, table),
+        "leak": asked.delta,
+    }
+    columns = {"false_positive": wanted, "false_negative": views.trade_off_bound(table, wanted)}
+    return View(asked, "f-dp", numbers, columns, ("C19: the certified curve's conjugate; false_negative: at least",))
+
+
+def _mu_attained(asked: Plan, table: DeltaCurve) -> float:
+    """The largest μ that one point of the curve asks for; a single round's, which several cannot undercut."""
+    right = math.log1p(float(table.excess[int(np.argmax(table.deltas <= max(asked.delta, 1e-9)))]))
+    found = 0.0
+    for epsilon in np.linspace(0.0, right, 6).tolist():
+        try:
+            attained = delta_bounds(asked.spec, asked.setting, epsilon).attained
+        except CannotCertify:
+            continue
+        found = max(found, views.gaussian_shift_attained(epsilon, attained, asked.delta))
+    return found
+
+
+def group(
+    plan: Planned,
+    reports: int,
+    setting: Setting | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> View:
+    """ε at δ of a user who sends several reports in one round: all of them may change. Never below the truth.
+
+    Sound for every mechanism, whatever the reports say (docs/accounting.md, C20). Numbers: `epsilon`, None where no
+    finite bound is known; `reports`.
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`. Standard adjacency.
+        reports: of one user in each round, 1 to 100; all count among the honest ones.
+        setting: in place of the plan's own; users are reports.
+        delta: in place of the plan's own.
+        rounds: how often the round is run on the same people, in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside its range.
+        CannotCertify: no sound bound is known.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec, people = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> one, two = (sdp.group(spec, size, people, delta=1e-6).numbers["epsilon"] for size in (1, 2))
+    >>> one < two < 3 * one
+    True
+    """
+    asked = _shuffled(plan, setting, delta, rounds)
+    if reports > asked.setting.honest:
+        raise UsageError(f"{reports} reports of one user are more than the {asked.setting.honest} honest ones")
+    table = views.group_table(views.table_of(Round(asked.spec, asked.setting, asked.rounds)), reports)
+    epsilon = _finite(views.epsilon_at(table, asked.delta))
+    return View(asked, "group", {"epsilon": epsilon, "reports": reports}, {}, ("C20: the curve, one report at a time",))
+
+
+def subsampled(
+    plan: Planned,
+    rate: Fraction,
+    setting: Setting | None = None,
+    *,
+    delta: float | None = None,
+    rounds: int | None = None,
+) -> View:
+    """ε at δ where each round is run on a random subset of fixed size of the people. Never below the truth.
+
+    Who is drawn stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None where no finite
+    bound is known; `rate`.
+
+    Args:
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
+        rate: in (0, 1], the chance that a user is drawn. With m drawn of n, of whom t collude, m / (n - t).
+        setting: of the users drawn, in place of the plan's own.
+        delta: over all rounds, in place of the plan's own.
+        rounds: in place of the plan's own.
+
+    Raises:
+        UsageError: a parameter is missing, or outside its range.
+
+    >>> from fractions import Fraction
+    >>> import shuffledp as sdp
+    >>> spec, drawn = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> found = sdp.subsampled(spec, Fraction(1, 10), drawn, delta=1e-6)
+    >>> found.numbers["epsilon"] < sdp.certify(spec, drawn, delta=1e-6).certified / 5
+    True
+    """
+    asked = _shuffled(plan, setting, delta, rounds)
+    item = Round(asked.spec, asked.setting, asked.rounds, Fraction(rate))
+    try:
+        epsilon, basis = _finite(compose_epsilon([item], asked.delta)), ("C5: a random subset of fixed size",)
+    except CannotCertify as refusal:
+        epsilon, basis = None, (f"no finite epsilon: {refusal}",)
+    return View(asked, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)
+
+
+def _shuffled(plan: Planned, setting: Setting | None, delta: float | None, rounds: int | None) -> Plan:
+    if delta is None and getattr(plan, "delta", None) is None:
+        delta = DEFAULT_DELTA
+    asked = planned(plan, setting, delta=delta, rounds=rounds)
+    if asked.all_corrupt:
+        raise UsageError("every node is corrupt, so nothing is shuffled: this view is of a shuffled round")
+    return replace(asked, notes=())
+
+
+def _points(values: ArrayLike) -> Floats:
+    points = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if points.ndim != 1 or not points.size:
+        raise UsageError("the points of a view must be a list of numbers, at least one")
+    return points
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
