@@ -5,17 +5,21 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-slow test-docker check bench soak wheels sbom version images up round down format clean help proto
+.PHONY: demo docs test test-labs test-slow test-docker check bench soak wheels sbom version images up round down lab-server \
+    lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
 	@echo "make test    all tests but the longest, which make test-slow runs, and those of containers: make test-docker"
+	@echo "make test-labs  the labs' solutions and mutants; INSTANCES=200 SYSTEMS=20 before a term"
 	@echo "make check   style, types, import contracts, generated code, the documentation's links"
 	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
+	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123 of its cases"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
 	@echo "make version VERSION=1.2.3 in every package"
+	@echo "make lab-server CLASS=FILE.csv: a deployment for a class; make handouts: the labs' handouts as PDF"
 	@echo "make images  container images; make up, make round, make down: a deployment of them (docs/operations.md)"
 
 demo: .venv/synced
@@ -23,6 +27,11 @@ demo: .venv/synced
 
 test: .venv/synced
 	$(RUN) pytest -q -n auto --dist loadfile -m "not docker and not slow"
+
+# Solutions and wrong programs of every lab on so many fresh instances; SYSTEMS of them with the checks of real systems.
+test-labs: .venv/synced
+	LAB_INSTANCES=$(or $(INSTANCES),20) LAB_SYSTEMS=$(or $(SYSTEMS),0) \
+	    $(RUN) pytest -q -n auto --dist worksteal tests/labs/test_solutions_and_mutants.py
 
 test-slow: .venv/synced
 	$(RUN) pytest -q -n auto --dist load -m slow
@@ -42,7 +51,7 @@ check: .venv/synced
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
 	@$(MAKE) --no-print-directory docs
-	@for part in core privacy client shuffler analyst accountant; do \
+	@for part in core privacy client shuffler analyst accountant labs; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done
 	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp python .ci/import_all.py shuffledp
@@ -54,6 +63,9 @@ docs: .venv/synced
 
 bench: .venv/synced
 	$(RUN) python -m bench
+
+fuzz: .venv/synced
+	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 soak: .venv/synced
 	$(RUN) python -m bench.soak --minutes $(MINUTES)
@@ -93,6 +105,20 @@ round:
 # Keys, ledger and results are kept in volumes; VOLUMES=1 erases them, too.
 down:
 	$(COMPOSE) --profile operator down --remove-orphans $(if $(VOLUMES),--volumes)
+
+# One deployment for a class: make lab-server CLASS=class.csv HOST=192.0.2.7, then make lab-round, as often as you like.
+lab-server: images
+	@test -n "$(CLASS)" || { echo "whom to enrol: make lab-server CLASS=FILE.csv, with the column name" >&2; exit 2; }
+	OVERLAYS="$${OVERLAYS:-devices observability}" $(COMPOSE) up --detach --scale fleet=0
+	@sh deploy/class.sh enrol "$(CLASS)"
+	@sh deploy/class.sh page
+
+lab-round:
+	@sh deploy/class.sh round $(OPTIONS)
+
+# The handouts of the labs on paper: out/handouts. Chromium prints them.
+handouts: docs
+	$(RUN) python docs/site/paper.py out/site/labs out/handouts
 
 format: .venv/synced
 	$(RUN) ruff check --fix

@@ -18,6 +18,7 @@ from sphinx.util.typing import ExtensionMetadata
 import commands_page
 import documents_page
 import errors_page
+import handouts
 import library_page
 import pictures
 
@@ -25,6 +26,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands_page.page,
     "documents": documents_page.page,
     "errors": errors_page.page,
+    "labs": handouts.table,
     "library": library_page.page,
     "three models": pictures.three_models,
     "crowd": pictures.crowd,
@@ -53,8 +55,14 @@ def never_up_to_date(
     return [page for page in env.found_docs if _PLACE.search(Path(env.doc2path(page)).read_text())]
 
 
+def collect(app: Sphinx) -> None:
+    """Makes the pages that are written elsewhere, before Sphinx looks for pages."""
+    handouts.collect(Path(app.srcdir))
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Sphinx's entry point of an extension."""
+    app.connect("builder-inited", collect)
     app.connect("source-read", fill)
     app.connect("env-get-outdated", never_up_to_date)
     app.connect("autodoc-process-docstring", library_page.read_docstring)

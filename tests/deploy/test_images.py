@@ -17,6 +17,7 @@ PARTS = {
     "sim": {
         "shuffledp_proto", "shuffledp_core", "shuffledp_shuffler", "shuffledp_client", "shuffledp_analyst",
         "shuffledp_accountant", "shuffledp_privacy", "shuffledp_ops", "shuffledp_sim", "shuffledp_adversary",
+        "shuffledp_labs",
     },
 }  # fmt: skip
 SERVICES = {"shuffler", "analyst", "accountant"}
@@ -63,9 +64,10 @@ def test_nobody_is_root_and_nothing_installs_or_builds(image: tuple[str, dict[st
 
 def test_versions_are_those_of_the_lock(image: tuple[str, dict[str, Any]]) -> None:
     component, inside = image
+    package = "shuffledp" if component == "sim" else f"shuffledp-{component}"  # as deploy/images.sh installs
     exported = run(
         [os.environ.get("UV", "uv"), "export", "--quiet", "--frozen", "--no-dev", "--no-hashes", "--no-header",
-         "--no-annotate", "--no-emit-workspace", "--all-extras", "--package", f"shuffledp-{component}"]
+         "--no-annotate", "--no-emit-workspace", "--all-extras", "--package", package]
     )  # fmt: skip
     locked = {tuple(line.split(" ;")[0].split("==")) for line in exported.splitlines() if "==" in line}
     theirs = {(name, version) for name, version in inside["versions"].items() if not name.startswith("shuffledp")}

@@ -1,0 +1,61 @@
+#!/bin/sh
+# One deployment for a whole class, on a machine that the students' laptops reach (docs/how-to/teach-with-labs.md).
+#
+#   deploy/class.sh enrol CLASS.csv     enrols the column `name` and leaves each one's bundle in out/class
+#   deploy/class.sh page                addresses of the instructor's pages, which show a round as it goes
+#   deploy/class.sh round [OPTION..]    a round for the class, options of `shuffledp round`
+#
+# HOST is the address at which the laptops reach this machine. Whoever is enrolled already stays as he is, so a longer
+# list can be given later.
+set -eu
+cd "$(dirname "$0")/.."
+OVERLAYS=${OVERLAYS:-devices observability}
+export OVERLAYS
+
+enrol() {
+    [ -f "$1" ] || { echo "no file $1: a CSV file with the column name, for whom to enrol" >&2; exit 2; }
+    host=${HOST:-127.0.0.1}
+    [ "$host" != 127.0.0.1 ] || echo "HOST is not set: the bundles work on this machine alone" >&2
+    outside="--address node-1=$host:${NODE_1_PORT:-7001} --address analyst=$host:${ANALYST_PORT:-7004}"
+    outside="$outside --broker $host:${BROKER_PORT:-1883}"
+    sh deploy/compose.sh run --rm -T --entrypoint sh enrol -c '
+        cat >/tmp/class.csv
+        new=$(python -c "
+import csv, pathlib
+for row in csv.DictReader(open(\"/tmp/class.csv\", encoding=\"utf-8-sig\", newline=\"\")):
+    name = (row.get(\"name\") or \"\").strip()
+    if name and not pathlib.Path(\"/keys/clients\", name + \".bundle\").exists():
+        print(name)
+")
+        [ -z "$new" ] || shuffledp keys enrol /keys '"$outside"' -- $new >&2
+    ' <"$1"
+    (
+        umask 077
+        mkdir -p out/class
+        sh deploy/compose.sh run --rm -T --entrypoint sh enrol -c 'cd /keys/clients && tar -cf - *.bundle' >out/class/.tar
+        tar -xf out/class/.tar --no-same-owner -C out/class
+        rm out/class/.tar
+    )
+    echo "$(ls out/class | wc -l) bundles in out/class: each is all of its device, so hand it to its owner alone"
+}
+
+page() {
+    base=http://127.0.0.1:${PROMETHEUS_PORT:-9090}
+    round=shuffledp_analyst_round
+    echo "the round as it goes: $base/graph?g0.expr=${round}_accepted_reports&g0.tab=0&g0.range_input=15m&g1.expr=${round}_stage%20%3D%3D%201&g1.tab=1&g2.expr=shuffledp_analyst_node_phase%20%3D%3D%201&g2.tab=1"
+    echo "who is up:            $base/targets"
+    echo "with Grafana (COMPOSE_PROFILES=grafana): http://127.0.0.1:${GRAFANA_PORT:-3000}/d/shuffledp-round"
+}
+
+what=${1:-}
+[ $# = 0 ] || shift
+case $what in
+    enrol) enrol "${1:?a CSV file with the column name}" ;;
+    page) page ;;
+    round)
+        # What a class of 20 can have certified: a histogram of four answers. Ends when all have reported, or in time.
+        MECHANISM=${MECHANISM:-krr-histogram} MAX_VALUE=${MAX_VALUE:-3} EPSILON=${EPSILON:-2} \
+            USERS=${USERS:-$(ls out/class | wc -l)} exec sh deploy/round.sh "$@"
+        ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac

@@ -1,0 +1,58 @@
+"""The labs' handouts as pages of the site: copied from their packages at every build, so that they are written once.
+
+They are put into docs/labs, which is in no repository. A lab that is not there yet has no page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import as_file
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.installed import all_labs
+from shuffledp_labs.lab import Lab
+
+FOLDER: Final = "labs"
+_PICTURE: Final = re.compile(r"\]\((picture\.\w+)\)")
+_LEVELS: Final = {1: "1: to begin with", 2: "2: takes care", 3: "3: demanding"}
+
+
+def table() -> str:
+    """All labs, each with its page, as Markdown."""
+    rows = [
+        f"| {lab.number} | [{lab.title}]({FOLDER}/{_name(lab)}.md) | {_LEVELS[lab.level]} | {lab.minutes} |"
+        for lab in _written()
+    ]
+    return "\n".join(["| | lab | level | minutes |", "|---|---|---|---|", *rows])
+
+
+def collect(docs: Path) -> None:
+    """Brings docs/labs up to date; what has not changed keeps its time, and Sphinx reads only the rest."""
+    folder = docs / FOLDER
+    folder.mkdir(exist_ok=True)
+    wanted = {name: data for lab in _written() for name, data in _files(lab)}
+    for file in folder.iterdir():
+        if file.name not in wanted:
+            file.unlink()
+    for name, data in wanted.items():
+        file = folder / name
+        if not file.is_file() or file.read_bytes() != data:
+            file.write_bytes(data)
+
+
+def _written() -> Iterator[Lab]:
+    return (lab for lab in all_labs() if lab.file("handout.md").is_file() and lab.file("handout.md").read_text())
+
+
+def _name(lab: Lab) -> str:
+    return f"lab{lab.number:02}"
+
+
+def _files(lab: Lab) -> Iterator[tuple[str, bytes]]:
+    text = lab.file("handout.md").read_text()
+    for picture in sorted(set(_PICTURE.findall(text))):
+        with as_file(lab.file(picture)) as file:
+            yield f"{_name(lab)}-{picture}", file.read_bytes()
+    yield f"{_name(lab)}.md", _PICTURE.sub(rf"]({_name(lab)}-\1)", text).encode()

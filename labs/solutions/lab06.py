@@ -1,0 +1,59 @@
+"""Reference solution of lab 6: what the adversary knows is taken away, the rest is Bayes' rule and a bisection."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+
+def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
+    """Anything that is known: zeros."""
+    return (0,) * int(plan["accounts"])
+
+
+def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -> int:
+    """Each message that is left is the victim's with the same probability; each says what it says of its sender."""
+    symbols, p, prior = plan["symbols"], plan["p"], plan["prior"]
+    q = (1 - p) / (symbols - 1)
+    left = [count - mine.count(symbol) for symbol, count in enumerate(board)]
+    total = [prior[symbol] * p + (1 - prior[symbol]) * q for symbol in range(symbols)]
+    scores = [
+        prior[value] * sum(left[symbol] * (p if symbol == value else q) / total[symbol] for symbol in range(symbols))
+        for value in range(symbols)
+    ]
+    return scores.index(max(scores))
+
+
+def most_colluding(certified: Callable[[int], float], users: int, epsilon: float) -> int | None:
+    """Fewer honest users never have a smaller certificate: bisection."""
+    if certified(users) > epsilon:
+        return None
+    good, bad = 0, users
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if certified(users - middle) <= epsilon:
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
+    """Everything within the limits; no number is no bound."""
+    margin = manifest["users"] - manifest["honest"]
+    epsilon, local = (
+        math.inf if manifest[name] is None else manifest[name] for name in ("epsilon", "epsilon_corrupted")
+    )
+    return bool(
+        epsilon <= limits["epsilon"]
+        and manifest["delta"] <= limits["delta"]
+        and local <= limits["epsilon_corrupted"]
+        and len(set(manifest["operators"])) >= limits["operators"]
+        and margin >= limits["min_colluding"]
+        and margin / manifest["users"] >= limits["min_colluding_share"]
+    )
+
+
+def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
+    """As many reports as surely come: the noise is shared among those, less the colluding ones."""
+    return math.floor(expected * stays), colluding

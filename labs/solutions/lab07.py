@@ -1,0 +1,107 @@
+"""A solution of lab 7."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+from nacl.exceptions import BadSignatureError
+from nacl.public import PublicKey, SealedBox
+from nacl.signing import VerifyKey
+
+
+def made_up(pool: dict[str, Any]) -> bytes:
+    """A record with the wanted symbol and a fresh tag, sealed for the nodes behind."""
+    record: bytes = pool["symbol"].to_bytes(pool["symbol_bytes"], "big") + os.urandom(pool["tag_bytes"])
+    for key in reversed(pool["keys"]):
+        record = SealedBox(PublicKey(key)).encrypt(record)
+    return record
+
+
+def tamper(pool: dict[str, Any]) -> list[bytes]:
+    """Step B."""
+    records = list(pool["records"])
+    for place in random.sample(range(len(records)), pool["wanted"]):
+        records[place] = made_up(pool)
+    return records
+
+
+def check_board(
+    receipts: dict[str, str], board: bytes, mine: dict[str, tuple[bytes, tuple[bytes, ...]]]
+) -> dict[str, dict[int, str]]:
+    """Step C."""
+    width = len(next(iter(mine.values()))[1][0])
+    rows: dict[bytes, list[bytes]] = {}
+    for start in range(0, len(board), width):
+        row = board[start : start + width]
+        rows.setdefault(row[-16:], []).append(row)
+    complaints: dict[str, dict[int, str]] = {}
+    for user, (envelope, messages) in mine.items():
+        if receipts.get(user) != hashlib.sha256(envelope).hexdigest():
+            continue
+        for place, message in enumerate(messages):
+            found = rows.get(message[-16:], [])
+            if found != [message]:
+                what = ("missing", "changed", "doubled")[min(len(found), 2)]
+                complaints.setdefault(user, {})[place] = what
+    return complaints
+
+
+def said_by(document: str | None, label: str, signer: str, key: bytes) -> dict[str, Any] | None:
+    """The body of a signed document; None if it is not genuine."""
+    if document is None:
+        return None
+    signed = json.loads(document)
+    if (signed["label"], signed["signer"]) != (label, signer):
+        return None
+    covered = b"shuffledp/v1/" + label.encode() + b"\x00" + signed["body"].encode()
+    try:
+        VerifyKey(key).verify(covered, bytes.fromhex(signed["signature"]))
+    except BadSignatureError:
+        return None
+    body: dict[str, Any] = json.loads(signed["body"])
+    return body
+
+
+def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
+    """Step D."""
+    receipt = said_by(kept["receipt"], "receipt", kept["entry"], kept["entry_key"])
+    result = said_by(kept["result"], "result", "analyst", kept["analyst_key"])
+    if receipt is None or result is None or not receipt["round_id"] == result["round_id"] == kept["round"]:
+        return None
+    if receipt["submission_digest"] != hashlib.sha256(kept["envelope"]).hexdigest():
+        return None
+    if result["board_digest"] != hashlib.sha256(board).hexdigest():
+        return None
+    width = len(kept["messages"][0])
+    rows = {board[start : start + width] for start in range(0, len(board), width)}
+    if rows.issuperset(kept["messages"]):
+        return None
+    names = ("announcement", "credential", "claim", "receipt", "result", "symbols", "seed")
+    return {name: kept[name] for name in names}
+
+
+def crowd(pool: dict[str, Any]) -> dict[str, Any]:
+    """Step E."""
+    own = list(pool["users"][pool["victim"]])
+    records = own + [made_up(pool) for _ in range(len(pool["records"]) - len(own))]
+    random.shuffle(records)
+    return {"receipts": [pool["victim"]], "records": records}
+
+
+def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
+    """Step E."""
+    if certified(users) > epsilon:
+        raise ValueError(f"not even {users} honest reports give an epsilon of {epsilon}")
+    low, high = 0, users - 1  # the plan holds with `low` colluding; is there a larger number up to `high`?
+    while low < high:
+        middle = (low + high + 1) // 2
+        if certified(users - middle) <= epsilon:
+            low = middle
+        else:
+            high = middle - 1
+    return low

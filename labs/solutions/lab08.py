@@ -1,0 +1,61 @@
+"""Reference solution of lab 8: whole numbers throughout, and datasets that share what they begin with."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from itertools import combinations_with_replacement
+from typing import TypeAlias
+
+Histogram: TypeAlias = tuple[int, ...]
+Cell: TypeAlias = tuple[int, int, Fraction, Fraction]
+
+
+@cache
+def law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Histogram, int]:
+    """Weights of all histograms: `true` for the own symbol, `false` for each other one."""
+    if not values:
+        return {(0,) * symbols: 1}
+    result: dict[Histogram, int] = {}
+    for counts, weight in law(symbols, true, false, values[:-1]).items():
+        for symbol in range(symbols):
+            reached = (*counts[:symbol], counts[symbol] + 1, *counts[symbol + 1 :])
+            result[reached] = result.get(reached, 0) + weight * (true if symbol == values[-1] else false)
+    return result
+
+
+def pair(symbols: int, p: Fraction, others: tuple[int, ...]) -> tuple[dict[Histogram, int], dict[Histogram, int], int]:
+    """Weights on both datasets, and what to divide them by."""
+    odds = p * (symbols - 1) / (1 - p)
+    true, false = odds.numerator, odds.denominator
+    first = law(symbols, true, false, (*others, 0))
+    second = law(symbols, true, false, (*others, 1))
+    return first, second, (true + (symbols - 1) * false) ** (len(others) + 1)
+
+
+def delta(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) -> Fraction:
+    """The hockey-stick divergence of the two histograms' laws."""
+    first, second, total = pair(symbols, p, tuple(others))
+    up, down = growth.numerator, growth.denominator
+    gain = sum(max(0, down * weight - up * second[counts]) for counts, weight in first.items())
+    return Fraction(gain, down * total)
+
+
+@cache
+def worst(users: int, symbols: int, p: Fraction, growth: Fraction) -> tuple[Fraction, tuple[int, ...]]:
+    """Every dataset of the others; the order of users does not matter to a histogram."""
+    choices = combinations_with_replacement(range(symbols), users - 1)
+    return max((delta(symbols, p, growth, others), others) for others in choices)
+
+
+def refute(
+    statement: Callable[[int, int, Fraction, Fraction], Fraction], cells: Sequence[Cell]
+) -> tuple[Cell, tuple[int, ...], tuple[int, ...], tuple[Histogram, ...]] | None:
+    """The first cell whose worst dataset goes beyond what is promised."""
+    for cell in cells:
+        users, symbols, p, growth = cell
+        most, others = worst(users, symbols, p, growth)
+        if most > statement(users, symbols, p, growth):
+            first, second, _ = pair(symbols, p, others)
+            event = tuple(counts for counts, weight in first.items() if weight > growth * second[counts])
+            return cell, (*others, 0), (*others, 1), event
+    return None

@@ -1,0 +1,83 @@
+"""Reference solution of lab 9: an event chosen on half of the trials, measured exactly on the others."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def at_least(successes: int, trials: int, p: float) -> float:
+    """P(Bin(trials, p) >= successes), 0 < p < 1, by logarithms."""
+    if successes <= 0:
+        return 1.0
+    logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, trials + 1)))))
+    hits = np.arange(successes, trials + 1)
+    terms = logs[trials] - logs[hits] - logs[trials - hits] + hits * math.log(p) + (trials - hits) * math.log1p(-p)
+    return float(np.exp(terms).sum())
+
+
+def lower(successes: int, trials: int, side: float) -> float:
+    """The largest p under which so many successes have at most the probability `side`."""
+    if successes == 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if at_least(successes, trials, middle) <= side:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Clopper and Pearson: each side errs with at most half of what is left."""
+    side = (1 - confidence) / 2
+    return lower(successes, trials, side), 1.0 - lower(trials - successes, trials, side)
+
+
+def counted(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
+    """How often each outcome came."""
+    return np.bincount(sample, minlength=outcomes)
+
+
+def choose(likely: NDArray[Any], other: NDArray[Any], delta: float) -> tuple[float, NDArray[Any]]:
+    """The best event of this direction among the likelihood-ratio events, and how good it looks."""
+    trials = likely.sum()
+    order = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
+    p, q = np.cumsum(likely[order]) / trials, np.cumsum(other[order]) / trials
+    low = p - 3 * np.sqrt(p * (1 - p) / trials) - delta
+    high = q + 3 * np.sqrt(q * (1 - q) / trials) + 9 / trials
+    scores = np.where(low > 0, np.maximum(low, 1e-12) / high, 0.0)
+    best = int(np.argmax(scores))
+    return float(scores[best]), order[: best + 1]
+
+
+def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence: float) -> float:
+    """The second half measures what the first half chose."""
+    one, two = np.asarray(first), np.asarray(second)
+    outcomes, half = int(max(one.max(), two.max())) + 1, len(one) // 2
+    a, b = counted(one[:half], outcomes), counted(two[:half], outcomes)
+    (score, event), (other_score, other_event) = choose(a, b, delta), choose(b, a, delta)
+    if other_score > score:
+        one, two, event = two, one, other_event
+    hits, false_hits = int(np.isin(one[half:], event).sum()), int(np.isin(two[half:], event).sum())
+    low, _ = interval(hits, len(one) - half, confidence)
+    _, high = interval(false_hits, len(one) - half, confidence)
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+
+
+def liars(
+    ask: Callable[[str, int, int], tuple[int, ...]],
+    claims: dict[str, tuple[int, int, float, float]],
+    trials: int,
+    confidence: float,
+) -> tuple[str, ...]:
+    """A client lies if even the lower bound is above what it says."""
+    found = []
+    for name, (value, changed, epsilon, delta) in claims.items():
+        if audit(ask(name, value, trials), ask(name, changed, trials), delta, confidence) > epsilon:
+            found.append(name)
+    return tuple(found)

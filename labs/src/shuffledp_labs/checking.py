@@ -1,0 +1,139 @@
+"""Runs the checks of a lab in their order, each with a fresh process of the student's, and keeps what came of each."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_labs.errors import CheckFailed, LabUsageError, StudentFault
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt, Check, Lab
+from shuffledp_labs.results import CheckResult, LabResult, Outcome, digest_of
+from shuffledp_labs.student.pipes import SCRATCH
+from shuffledp_labs.student.process import StudentProgram, read_source
+
+
+class Watcher:
+    """Is told of each check as it runs; this one does nothing."""
+
+    def starts(self, check: Check) -> None:
+        """A check begins."""
+
+    def progress(self, text: str) -> None:
+        """One line of what it does."""
+
+    def ends(self, check: Check, result: CheckResult, printed: str) -> None:
+        """A check has ended; `printed` is the end of what the program printed."""
+
+    def writes(self, result: LabResult) -> None:
+        """All results so far, after every check."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which checks of a lab are run, on which instance.
+
+    Attributes:
+        lab: the lab.
+        work: the student's work.py.
+        draws: the instance.
+        student: for the result.
+        nonce: for the result.
+        wanted: whether a check is asked for; what it needs is run with it.
+    """
+
+    lab: Lab
+    work: Path
+    draws: Draws
+    student: str = ""
+    nonce: bytes = b""
+    wanted: Callable[[Check], bool] = lambda _: True
+
+
+def wanted(step: str | None, *, system: bool) -> Callable[[Check], bool]:
+    """The checks of a step, or all; without those of real systems unless `system`."""
+    return lambda check: (step is None or check.step == step.upper()) and (system or not check.system)
+
+
+def run_checks(run: Run, watcher: Watcher) -> LabResult:
+    """The results of all checks.
+
+    Raises:
+        LabUsageError: the student's file cannot be read, or there is no such step.
+    """
+    read_source(run.work)
+    chosen = _chosen(run)
+    digest, results, box = digest_of(run.work), list[CheckResult](), ""
+    for check in run.lab.checks:
+        done, box_of_check = _one(run, check, chosen, results, watcher)
+        box = box_of_check or box
+        results.append(done)
+        points = sum(each.points for each in results)
+        finished = len(results) == len(run.lab.checks)
+        result = LabResult(
+            run.lab.number, run.student, run.nonce.hex(), digest, points, tuple(results), box, finished=finished
+        )
+        watcher.writes(result)
+    return result
+
+
+def _chosen(run: Run) -> set[str]:
+    """Names of the checks that are asked for, with all that they need."""
+    chosen: set[str] = set()
+    for check in reversed(run.lab.checks):
+        if check.name in chosen or run.wanted(check):
+            chosen |= {check.name, *check.needs}
+    if not chosen:
+        steps = ", ".join(sorted({check.step for check in run.lab.checks}))
+        raise LabUsageError(f"lab {run.lab.number} has no check of this kind: its steps with checks are {steps}")
+    return chosen
+
+
+def _one(
+    run: Run, check: Check, chosen: set[str], before: list[CheckResult], watcher: Watcher
+) -> tuple[CheckResult, str]:
+    """The result of one check, and the sandbox."""
+    if check.name not in chosen:
+        return CheckResult(check.name, 0, check.points, "left-out", "not asked for", 0.0), ""
+    passed = {each.name for each in before if each.outcome == "passed"}
+    if missing := [name for name in check.needs if name not in passed]:
+        message = f"needs {' and '.join(missing)} first"
+        done = CheckResult(check.name, 0, check.points, "not-reached", message, 0.0)
+        watcher.ends(check, done, "")
+        return done, ""
+    watcher.starts(check)
+    started = time.monotonic()
+    outcome, message, printed, box = _tried(run, check, watcher)
+    points = check.points if outcome == "passed" else 0
+    seconds = round(time.monotonic() - started, 2)
+    done = CheckResult(check.name, points, check.points, outcome, message, seconds)
+    watcher.ends(check, done, printed)
+    return done, box
+
+
+def _tried(run: Run, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
+    """Runs a check in a folder of its own: outcome, message, what was printed, sandbox."""
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    try:
+        with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
+            attempt = Attempt(run.draws.child(check.name), program, scratch, watcher.progress, run.work)
+            outcome, message = _outcome(check, attempt)
+        return outcome, message, program.printed, program.last_box
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _outcome(check: Check, attempt: Attempt) -> tuple[Outcome, str]:
+    try:
+        return "passed", check.run(attempt) or "as it should be"
+    except (CheckFailed, StudentFault) as failure:
+        return "failed", str(failure)
+    except ShuffleDPError as error:
+        return "error", f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - a slip of this check costs its own points only, and says so
+        return "error", f"this check is at fault, not you: {type(error).__name__}: {error}"

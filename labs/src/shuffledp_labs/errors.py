@@ -1,0 +1,65 @@
+"""Errors of the labs, by who is at fault: the student's program, the one who types, or nobody but a property."""
+
+from __future__ import annotations
+
+from shuffledp_core.errors import ShuffleDPError
+
+
+class LabError(ShuffleDPError):
+    """A lab cannot go on; the message says what to do."""
+
+
+class LabUsageError(LabError):
+    """No such lab, step or folder, or a file of the student's that cannot be read. Exit code 2."""
+
+    exit_code = 2
+
+
+class CheckFailed(LabError):  # noqa: N818 - the outcome of a check, not a fault of this program
+    """A property does not hold. The message names property, instance, distance and where to read, no wanted value."""
+
+
+class StudentFault(LabError):  # noqa: N818
+    """The student's program did something that no correct program does; costs the check, and nothing else."""
+
+
+class NotWritten(StudentFault):
+    """The function is still the stub, or is not there."""
+
+
+class StudentRaised(StudentFault):
+    """The student's function raised.
+
+    Attributes:
+        kind: the name of the exception's class, such as "ValueError".
+        said: its own message.
+    """
+
+    def __init__(self, kind: str, said: str, where: str = "") -> None:
+        super().__init__(f"{where}{kind}: {said}" if said else f"{where}{kind}")
+        self.kind = kind
+        self.said = said
+
+
+class StudentTimeout(StudentFault):
+    """The student's function did not end in time."""
+
+
+class StudentDied(StudentFault):
+    """The student's process ended, was ended for what it took, or wrote into the grader's pipe."""
+
+
+class BadAnswer(StudentFault):
+    """A value that cannot cross the pipe: of another type, too large, too deep, or no value at all."""
+
+
+class RandomnessElsewhere(StudentFault):
+    """The same coins gave another answer: the program has chance of its own, or remembers earlier calls."""
+
+
+class TooWide(StudentFault):
+    """A draw from so many values that its branches cannot be walked: a float in disguise, most often."""
+
+
+class TooLarge(StudentFault):
+    """The program has more branches than may be walked."""

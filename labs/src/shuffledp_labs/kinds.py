@@ -1,0 +1,18 @@
+"""What a student's function gave, in words: for messages about a wrong type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value; of a list also the types in it. Lists and tuples of a student's both arrive as tuples."""
+    if not isinstance(value, tuple | list):
+        return type(value).__name__
+    inside = sorted({type(part).__name__ for part in value})
+    return f"a list with {', '.join(inside)}" if inside else "an empty list"
+
+
+def is_list_of_bytes(value: Any) -> bool:
+    """Whether a value is a list, or a tuple, of nothing but bytes."""
+    return isinstance(value, tuple | list) and all(isinstance(part, bytes) for part in value)

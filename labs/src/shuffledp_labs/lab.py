@@ -1,0 +1,153 @@
+"""What a lab is: predictions, checks with their points, a show, and the files that a student gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final, Literal
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.student.process import StudentProgram
+
+__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Prediction", "Showing"]
+
+CHECK_POINTS: Final = 75
+PREDICTION_POINTS: Final = 5
+EXPLANATION_POINTS: Final = 10
+"""Of one explanation, of two; given by a person."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a check has to work with.
+
+    Attributes:
+        draws: this check's own stream: the instance.
+        program: the student's program, a fresh process for each check.
+        scratch: a folder for the check, erased after it; the one that the program may write, its current folder.
+        progress: shows the student one line of what is going on.
+        file: the student's `work.py`, for a check that starts more programs: `StudentProgram(file, scratch)`.
+    """
+
+    draws: Draws
+    program: StudentProgram
+    scratch: Path
+    progress: Callable[[str], None]
+    file: Path
+
+
+@dataclass(frozen=True)
+class Check:
+    """One property that a student's program has to have.
+
+    Attributes:
+        name: the step's letter, and a word: "B-law".
+        points: for passing it.
+        title: what is asked, a plain sentence.
+        run: raises `CheckFailed` or returns a sentence of what was seen. Faults of the program pass through it.
+        needs: names of the checks that must have passed before; else this one is not reached.
+        system: whether it starts the processes of a real system.
+        chance: probability that a correct program fails, at most 1e-9.
+        seconds: limit of the whole check, far above what a correct program takes: graders are busy machines.
+    """
+
+    name: str
+    points: int
+    title: str
+    run: Callable[[Attempt], str | None]
+    needs: tuple[str, ...] = ()
+    system: bool = False
+    chance: float = 0.0
+    seconds: float = 60.0
+
+    @property
+    def step(self) -> str:
+        """The letter of its step."""
+        return self.name[0]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A question that is answered before the first run; any answer counts.
+
+    Attributes:
+        key: its name in predict.toml.
+        question: as the student reads it.
+        kind: what an answer is.
+        unit: of a number, for the reader.
+        choices: of a choice.
+    """
+
+    key: str
+    question: str
+    kind: Literal["number", "choice", "text"]
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What `lab run` has to work with.
+
+    Attributes:
+        work: the student's work.py.
+        out: the folder for pictures.
+        draws: a fresh instance.
+        program: the student's program.
+        scratch: the folder that it may write.
+        progress: shows one line of what is going on.
+    """
+
+    work: Path
+    out: Path
+    draws: Draws
+    program: StudentProgram
+    scratch: Path
+    progress: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One lab.
+
+    Attributes:
+        number: from 1 to 10.
+        name: the short name, "lie-well".
+        title: as the handout has it, "Lie well".
+        level: 1 to 3.
+        minutes: for most students.
+        predictions: scored for being there.
+        checks: in the order in which they run; their points sum to 75.
+        explanations: the two questions that a person grades.
+        show: what `lab run` does: a picture, whose path it returns.
+        folder: the package that holds handout.md, work.py, predict.toml and report.md.
+    """
+
+    number: int
+    name: str
+    title: str
+    level: int
+    minutes: int
+    predictions: tuple[Prediction, ...]
+    checks: tuple[Check, ...]
+    explanations: tuple[str, ...]
+    show: Callable[[Showing], Path]
+    folder: str
+
+    def __post_init__(self) -> None:
+        """Refuses a lab whose points or names do not agree: a slip of its author."""
+        if sum(check.points for check in self.checks) != CHECK_POINTS:
+            raise ValueError(f"the checks of lab {self.number} have to give {CHECK_POINTS} points together")
+        known: set[str] = set()
+        for check in self.checks:
+            if not set(check.needs) <= known or check.name in known:
+                raise ValueError(f"{check.name} of lab {self.number} has a name twice, or needs a check after it")
+            known.add(check.name)
+
+    def file(self, name: str) -> Traversable:
+        """One of the lab's own files."""
+        return files(self.folder).joinpath(name)

@@ -1,0 +1,230 @@
+"""The checks of lab 1. Laws and expectations are compared in rationals: no bias is too small to be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final
+
+from shuffledp_labs.errors import CheckFailed, StudentRaised
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab01_lie_well.round import published
+from shuffledp_labs.lab01_lie_well.specs import (
+    CONFIDENCE,
+    KINDS,
+    Spec,
+    answers,
+    domain,
+    drawn,
+    hoeffding,
+    law,
+    likeliest,
+    outcomes,
+    told,
+    truth,
+)
+
+LOW: Final = Fraction(1, 5)
+HIGH: Final = Fraction(1, 2)
+"""Blankets of the intervals' instances: with them, the textbook's interval fails on every one."""
+
+MANY: Final = 2000
+
+FLOATS: Final = 1e-12
+"""A law that is off by less was meant rightly, and computed in floats."""
+
+
+def law_is_exact(attempt: Attempt) -> str:
+    """Five specs, every value: the law in rationals."""
+    kinds = [*KINDS, attempt.draws.choice(KINDS), attempt.draws.choice(KINDS)]
+    values = 0
+    for spec in (drawn(attempt.draws, kind) for kind in attempt.draws.shuffled(kinds)):
+        for value in domain(spec):
+            _compare(attempt, spec, value)
+            values += 1
+    return f"5 specs, {values} values: equal in rationals"
+
+
+def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
+    wanted, found = law(spec, value), attempt.program.law("randomise", spec, value)
+    where = f"randomise, {told(spec)}, value {value}"
+    if strange := [answer for answer in found.of if answer not in wanted]:
+        raise CheckFailed(f"{where}: it answers {strange[0]!r}, which is no answer of this mechanism; README, step B")
+    if not found.exact or found.lost:
+        raise CheckFailed(f"{where}: these laws are rational: flip and below are enough, and every run ends; step B")
+    off: dict[int, Fraction] = {answer: abs(wanted[answer] - Fraction(found.of.get(answer, 0))) for answer in wanted}
+    if any(off.values()):
+        worst = max(off, key=lambda answer: off[answer])
+        distance = float(sum(off.values())) / 2
+        # Nobody is off by so little but by a float, such as the one next to 1/3.
+        cause = "a float is no fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
+        raise CheckFailed(
+            f"{where}: total variation distance {distance:.3g} to the law of the handout, most at answer {worst}; "
+            f"{cause}README, step B"
+        )
+
+
+def others_are_refused(attempt: Attempt) -> str:
+    """Values that nobody may hold."""
+    for kind in KINDS:
+        spec = drawn(attempt.draws, kind)
+        for value in (-1, len(domain(spec)), len(domain(spec)) + attempt.draws.integer(1, 1000)):
+            try:
+                answer = attempt.program.sample("randomise", spec, value, coins=attempt.draws)
+            except StudentRaised as error:
+                if error.kind == "ValueError":
+                    continue
+                raise CheckFailed(
+                    f"randomise, {told(spec)}: for the value {value}, outside of the domain, {error}; raise ValueError "
+                    "instead (README, step B)"
+                ) from None
+            raise CheckFailed(
+                f"randomise, {told(spec)}: the value {value} is outside of the domain, and the answer was {answer!r}; "
+                "raise ValueError instead (README, step B)"
+            )
+    return "9 values outside of the domain: all refused"
+
+
+def estimate_is_unbiased(attempt: Attempt) -> str:
+    """The expectation over everything that can happen."""
+    seen = 0
+    for kind in attempt.draws.shuffled(KINDS):
+        spec = drawn(attempt.draws, kind)
+        people = {"krr": 3, "bits": 3, "mean": 5}[kind]
+        for values in _datasets(attempt.draws, spec, people):
+            mean = Fraction(0)
+            for given, mass in outcomes(spec, values):
+                mean += mass * _number(attempt.program.call("estimate", spec, list(given)), "estimate")
+                seen += 1
+            if mean != truth(spec, values):
+                off = float(abs(mean - truth(spec, values)))
+                raise CheckFailed(
+                    f"estimate, {told(spec)}, people who hold {values}: on average over all "
+                    f"{len(answers(spec))}^{people} outcomes it is off by {off:.4g}; README, step C"
+                )
+    return f"6 datasets, {seen} outcomes: the expectation is the truth, in rationals"
+
+
+def _datasets(draws: Draws, spec: Spec, people: int) -> list[list[int]]:
+    """Nobody holds what counts; and values as they come."""
+    nobody = (spec["asked"] + 1) % spec["symbols"] if "asked" in spec else 0
+    return [[nobody] * people, [draws.choice(domain(spec)) for _ in range(people)]]
+
+
+def _number(value: Any, function: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | Fraction):
+        raise CheckFailed(
+            f"{function} gave {str(value)[:60]!r}, a {type(value).__name__}: it has to be a Fraction (or an int), "
+            "which is exact; README, step C"
+        )
+    return Fraction(value)
+
+
+def interval_covers(attempt: Attempt) -> str:
+    """Coverage over everything that can happen, and the width for many people."""
+    least = 1.0
+    for kind in attempt.draws.shuffled(KINDS):
+        spec = drawn(attempt.draws, kind, LOW, HIGH)
+        spec |= {"symbols": 3, "asked": spec["asked"] % 3} if kind == "krr" else {}
+        spec |= {"max_value": 2} if kind != "krr" else {}
+        people = {"krr": 6, "bits": 5, "mean": 8}[kind]
+        # Everybody in the middle: fair coins, of which even 1.96 true standard errors cover .93 only.
+        middle = [[1] * people] if kind == "mean" else []
+        for values in [*_datasets(attempt.draws, spec, people), *middle]:
+            covered = _coverage(attempt, spec, values)
+            if covered < CONFIDENCE:
+                raise CheckFailed(
+                    f"interval, {told(spec)}, people who hold {values}: it holds the truth with probability "
+                    f"{float(covered):.3f} only; README, step C (few people: which inequality holds for every n?)"
+                )
+            least = min(least, float(covered))
+        _width(attempt, spec)
+    return f"7 datasets: coverage {least:.3f} at least; for {MANY:,} people as narrow as it has to be"
+
+
+def _coverage(attempt: Attempt, spec: Spec, values: list[int]) -> Fraction:
+    right = float(truth(spec, values))
+    covered = Fraction(0)
+    for given, mass in outcomes(spec, values):
+        low, high = _ends(attempt.program.call("interval", spec, list(given)))
+        covered += mass if low - 1e-9 <= right <= high + 1e-9 else 0
+    return covered
+
+
+def _width(attempt: Attempt, spec: Spec) -> None:
+    given = [attempt.draws.choice(answers(spec)) for _ in range(MANY)]
+    low, high = _ends(attempt.program.call("interval", spec, given))
+    if high - low > 2 * hoeffding(spec, MANY) * (1 + 1e-6):
+        raise CheckFailed(
+            f"interval, {told(spec)}, {MANY:,} people: {(high - low) / 2 / hoeffding(spec, MANY):.2f} times as wide as "
+            "Hoeffding's; README, step C"
+        )
+
+
+def _ends(value: Any) -> tuple[float, float]:
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(end, int | float | Fraction) for end in value):
+        low, high = map(float, value)
+        if math.isfinite(low) and math.isfinite(high) and low <= high:
+            return low, high
+    raise CheckFailed(f"interval gave {str(value)[:60]!r}: it has to be (low, high), two numbers; README, step C")
+
+
+def guess_is_bayes(attempt: Attempt) -> str:
+    """Every answer of four specs, under priors without ties."""
+    seen = 0
+    for kind in attempt.draws.shuffled([*KINDS, attempt.draws.choice(KINDS)]):
+        spec = drawn(attempt.draws, kind, Fraction(2, 5))
+        prior = _prior(attempt.draws, spec)
+        for answer in answers(spec):
+            (best,) = likeliest(spec, answer, prior)
+            value = attempt.program.call("guess", spec, answer, prior)
+            if type(value) is not int or value not in domain(spec):
+                raise CheckFailed(
+                    f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an int from 0 to "
+                    f"{len(domain(spec)) - 1}, a value that somebody can hold; README, step D"
+                )
+            if value != best:
+                loss = 1 - prior[value] * law(spec, value)[answer] / (prior[best] * law(spec, best)[answer])
+                raise CheckFailed(
+                    f"guess, {told(spec)}, answer {answer}, prior {', '.join(map(str, prior))}: another value is "
+                    f"likelier than {value}, which is right {float(loss):.0%} less often; README, step D"
+                )
+            seen += 1
+    return f"4 specs, {seen} answers: the likeliest value each time"
+
+
+def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
+    """A prior without ties, under which neither the answer alone nor the prior alone always names the likeliest."""
+    size = len(domain(spec))
+    flat = [Fraction(1, size)] * size
+    while True:
+        weights = [draws.integer(1, 60) for _ in range(size)]
+        prior = [Fraction(weight, sum(weights)) for weight in weights]
+        best = [likeliest(spec, answer, prior) for answer in answers(spec)]
+        if (
+            all(len(values) == 1 for values in best)
+            and any(
+                values[0] not in likeliest(spec, answer, flat)
+                for answer, values in zip(answers(spec), best, strict=True)
+            )
+            and any(prior[values[0]] < max(prior) for values in best)
+        ):
+            return prior
+
+
+def round_is_published(attempt: Attempt) -> str:
+    """Forty people answer by the student's function in a real round; its estimate is that of the analyst."""
+    return asyncio.run(published(attempt))
+
+
+RUNS: Final[dict[str, Callable[[Attempt], str]]] = {
+    "B-law": law_is_exact,
+    "B-refuses": others_are_refused,
+    "C-unbiased": estimate_is_unbiased,
+    "C-interval": interval_covers,
+    "D-guess": guess_is_bayes,
+    "E-round": round_is_published,
+}

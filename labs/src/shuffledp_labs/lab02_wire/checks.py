@@ -1,0 +1,244 @@
+"""Checks of lab 2: what lengths tell, a code that makes them tell nothing, and a user who stands out all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shuffledp_core.onion.suites import SUITES
+from shuffledp_labs.errors import CheckFailed, StudentFault, StudentRaised
+from shuffledp_labs.kinds import is_list_of_bytes, kind_of
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab02_wire import instances
+from shuffledp_labs.lab02_wire.instances import Recording, Shuffled
+
+TAG_BYTES: Final = 16
+PLAIN_BYTES: Final = 1 + TAG_BYTES
+NAMED: Final = 0.99
+RIGHT: Final = 0.95
+_MOST_BYTES: Final = 2**16
+"""Bytes that `random` gives at once."""
+
+
+def check_read(attempt: Attempt) -> str:
+    """B-read: each sender's answer, from real envelopes of every suite."""
+    clients = 0
+    for number, (suite, hops) in enumerate(zip(instances.SUITES, instances.FIRST_HOPS, strict=True)):
+        recording = instances.only_ones(attempt.draws.child(f"recording {number}"), suite, hops)
+        named = _named(attempt, recording)
+        right = sum(named.get(client) == answer for client, answer in recording.answers.items())
+        share, clients = right / len(recording.answers), clients + len(recording.answers)
+        if share < NAMED:
+            raise CheckFailed(
+                f"the answer of every sender, {recording.title}: {right} of {len(recording.answers)} named, asked are "
+                f"{NAMED:.0%}; see the handout, step B, on what an envelope is made of"
+            )
+    return f"{len(instances.SUITES)} recordings, {clients} clients: every answer named"
+
+
+def check_claims(attempt: Attempt) -> str:
+    """E-claims: equal lengths, and nothing said about anybody."""
+    for number, suite in enumerate(("sealed-box", "hpke", "hpke-mlkem768-x25519")):
+        recording = instances.all_alike(attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2))
+        refuse_claims(_named(attempt, recording), recording.title)
+    return "3 recordings of equal lengths: nothing claimed"
+
+
+def refuse_claims(named: dict[Any, Any], title: str) -> None:
+    """Raises `CheckFailed` if anything is claimed about a recording of equal lengths."""
+    if named:
+        raise CheckFailed(
+            f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given an answer; see the "
+            "handout, step E"
+        )
+
+
+def _named(attempt: Attempt, recording: Recording) -> dict[Any, Any]:
+    named = attempt.program.call("read", recording.flows, recording.wire)
+    if not isinstance(named, dict):
+        raise CheckFailed(
+            f"read gives a dict from client to answer, {recording.title}: it gave {kind_of(named)}; see its "
+            "docstring in work.py"
+        )
+    return named
+
+
+def check_length(attempt: Attempt) -> str:
+    """C-length: one length for every answer, sealed in every suite."""
+    messages = 5 + attempt.draws.below(4)
+    for answer in range(messages + 1):
+        encoded = encoded_by(attempt, answer, messages, attempt.draws.bytes)
+        for suite in SUITES:
+            geometry = instances.geometry_of(suite, 2, messages)
+            keys = instances.route_keys(geometry)
+            size = len(instances.sealed(geometry, keys, encoded, attempt.draws))
+            if size != geometry.envelope_bytes:
+                raise CheckFailed(
+                    f"one length for all answers, m = {messages}, answer {answer}, suite {suite}: the envelope has "
+                    f"{abs(size - geometry.envelope_bytes)} bytes too {_side(size, geometry.envelope_bytes)}; see the "
+                    "handout, step C"
+                )
+    return f"m = {messages}: one length of an envelope for {messages + 1} answers, in {len(SUITES)} suites"
+
+
+def _side(found: int, wanted: int) -> str:
+    return "many" if found > wanted else "few"
+
+
+def encoded_by(attempt: Attempt, answer: int, messages: int, random: Callable[[int], bytes]) -> list[bytes]:
+    """The student's messages for an answer; `CheckFailed` if they are not m messages of the right length."""
+    encoded = attempt.program.call("encode", answer, messages, _bounded(random))
+    where = f"m = {messages}, answer {answer}"
+    if not is_list_of_bytes(encoded):
+        raise CheckFailed(f"encode gives a list of bytes, {where}: it gave {kind_of(encoded)}; see its docstring")
+    if len(encoded) != messages:
+        raise CheckFailed(
+            f"one length for all answers, {where}: {len(encoded)} messages, {abs(len(encoded) - messages)} too "
+            f"{_side(len(encoded), messages)}; see the handout, step C"
+        )
+    wrong = [len(message) for message in encoded if len(message) != PLAIN_BYTES]
+    if wrong:
+        raise CheckFailed(f"one length for all messages, {where}: one of {wrong[0]} bytes; see the handout, step C")
+    return list(encoded)
+
+
+def _bounded(random: Callable[[int], bytes]) -> Callable[..., bytes]:
+    """Bytes for the student, of whom also what it asks for comes."""
+
+    def give(*asked: Any) -> bytes:
+        if len(asked) != 1 or type(asked[0]) is not int or not 0 <= asked[0] <= _MOST_BYTES:
+            raise StudentFault(f"random(n) takes one whole number n, from 0 to {_MOST_BYTES:,}")
+        return random(asked[0])
+
+    return give
+
+
+def check_inverse(attempt: Attempt) -> str:
+    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is no message."""
+    draws, messages = attempt.draws, 4 + attempt.draws.below(6)
+    board: list[bytes] = []
+    for answer in range(messages + 1):
+        encoded = encoded_by(attempt, answer, messages, draws.bytes)
+        board += encoded
+        _decoded(attempt, draws.shuffled(encoded), answer, f"one user, m = {messages}, answer {answer}")
+    mixed = draws.shuffled(board)
+    _decoded(attempt, mixed, messages * (messages + 1) // 2, f"the board of {messages + 1} users, m = {messages}")
+    for answer in (-1, messages + 1):
+        _refused(attempt, f"encode of answer {answer} with m = {messages}", "encode", answer, messages, draws.bytes)
+    for what, wrong in (("17 bytes whose first is 2", b"\x02" + bytes(TAG_BYTES)), ("16 bytes", b"\x01" + bytes(15))):
+        _refused(attempt, f"decode of a board with {what}", "decode", (*mixed, wrong))
+    return f"m = {messages}: {messages + 1} answers there and back, mixed and together; 4 wrong inputs refused"
+
+
+def _decoded(attempt: Attempt, board: Any, wanted: int, title: str) -> None:
+    found = attempt.program.call("decode", tuple(board))
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise CheckFailed(f"decode gives a whole number, {title}: it gave {kind_of(found)}; see its docstring")
+    if found != wanted:
+        raise CheckFailed(
+            f"decode undoes encode, {title}: off by {abs(found - wanted)}; a message's first byte is the number 1 or "
+            "0, and the order of a board means nothing: see the handout, step C"
+        )
+
+
+def _refused(attempt: Attempt, title: str, function: str, *arguments: Any) -> None:
+    try:
+        attempt.program.call(function, *arguments)
+    except StudentRaised as error:
+        if error.kind == "ValueError":
+            return
+        raise CheckFailed(
+            f"what is wrong raises ValueError, {title}: it raised {error.kind}; see the docstring"
+        ) from None
+    raise CheckFailed(f"what is wrong is refused, {title}: it was taken; see the docstring in work.py")
+
+
+class _Stream:
+    """Bytes for the student that can be given again, one of them changed."""
+
+    def __init__(self, material: bytes, flipped: int | None = None) -> None:
+        changed = bytearray(material)
+        if flipped is not None:
+            changed[flipped] ^= 1
+        self._material = bytes(changed)
+        self.used = 0
+
+    def __call__(self, size: int) -> bytes:
+        """The next bytes; what goes beyond the material is zeros."""
+        piece = self._material[self.used : self.used + size]
+        self.used += size
+        return piece + bytes(size - len(piece))
+
+
+def check_tags(attempt: Attempt) -> str:
+    """C-tags: every tag rests on sixteen fresh bytes of its own, and on nothing else."""
+    messages, answer = 3, 1 + attempt.draws.below(2)
+    material = attempt.draws.bytes(4 * TAG_BYTES * messages)
+    stream = _Stream(material)
+    title = f"m = {messages}, answer {answer}"
+    first = _tags(encoded_by(attempt, answer, messages, stream))
+    if _tags(encoded_by(attempt, answer, messages, _Stream(material))) != first:
+        raise CheckFailed(
+            f"no other chance than `random`, {title}: the same bytes gave other tags; see the docstring of encode"
+        )
+    if len(set(first)) != messages:
+        raise CheckFailed(
+            f"fresh tags, {title}: {len(set(first))} different tags on {messages} messages; see the handout, step C, "
+            "on what a tag is for"
+        )
+    if stream.used < TAG_BYTES * messages:
+        raise CheckFailed(
+            f"fresh tags, {title}: {stream.used} random bytes for {messages} tags of {TAG_BYTES}, so that some tell "
+            "about others; see the handout, step C, on what a tag is for"
+        )
+    # A byte that changes no tag was asked for and not used; where as many as the tags are long count, all are fresh.
+    counting = sum(
+        _tags(encoded_by(attempt, answer, messages, _Stream(material, place))) != first
+        for place in range(min(stream.used, len(material)))
+    )
+    if counting < TAG_BYTES * messages:
+        raise CheckFailed(
+            f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; see the "
+            "handout, step C"
+        )
+    return f"{messages} tags, {counting} bytes of `random` in them"
+
+
+def _tags(encoded: list[bytes]) -> list[bytes]:
+    return [message[1:] for message in encoded]
+
+
+def check_far(attempt: Attempt) -> str:
+    """D-far: which of two values the one user holds, where a round tells."""
+    boards = [instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)]
+    boards += [instances.telling_bits(attempt.draws.child(f"bits {number}")) for number in range(10)]
+    right = dict.fromkeys(("numbers", "bits"), 0)
+    for board in boards:
+        right[str(board.public["shuffled"])] += _said(attempt, board) is board.far
+    total = sum(right.values())
+    if total < RIGHT * len(boards):
+        raise CheckFailed(
+            f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and {right['bits']} of "
+            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; see the handout, step D"
+        )
+    return f"{total} of {len(boards)} rounds told"
+
+
+def check_silence(attempt: Attempt) -> str:
+    """D-silence: None where the best rule would hardly be better than a coin."""
+    makers = (instances.silent_bits, instances.silent_numbers)
+    for number in range(10):
+        board = makers[number % 2](attempt.draws.child(f"silent {number}"))
+        if _said(attempt, board) is not None:
+            raise CheckFailed(
+                f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far the user is out "
+                "with the noise of all that is looked at: see the handout, step D"
+            )
+    return "10 rounds that cannot tell: nothing claimed"
+
+
+def _said(attempt: Attempt, board: Shuffled) -> Any:
+    said = attempt.program.call("far_user", board.board, board.public)
+    if said is not None and not isinstance(said, bool):
+        raise CheckFailed(f"far_user gives True, False or None, {board.title}: it gave {kind_of(said)}")
+    return said

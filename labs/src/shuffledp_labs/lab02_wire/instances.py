@@ -1,0 +1,203 @@
+"""Instances of lab 2: flows of real envelopes, and boards of which one user stands far out, or does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from shuffledp_core.mechanisms import GeoShuffle
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.layers import binding, seal_envelope
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import discrete_laplace
+from shuffledp_labs.instance import Draws
+
+SYMBOL_BYTES: Final = 1
+JITTER: Final = 24
+"""Most bytes by which recorded connections differ for reasons of TLS alone; half a record is more with two hops."""
+
+FIRST_HOPS: Final = (2, 4, 3, 2)
+SUITES: Final = ("sealed-box", "sealed-box", "hpke", "hpke-mlkem768-x25519")
+"""Suites of the recordings of step B; the first has the shortest records, in which a forgotten layer shows."""
+
+Plain: TypeAlias = Sequence[bytes]
+Public: TypeAlias = dict[str, int | str | Fraction]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What an observer between the users and node 1 has, and the truth that it wants."""
+
+    flows: tuple[tuple[str, int], ...]
+    wire: dict[str, int]
+    answers: dict[str, int]
+    suite: str
+
+    @property
+    def title(self) -> str:
+        """The instance, for messages."""
+        return f"{len(self.answers)} clients, suite {self.suite}, {self.wire['hops']} nodes"
+
+
+def wire_of(geometry: Geometry, connection: int, jitter: int) -> dict[str, int]:
+    """What everybody knows of a round's lengths."""
+    return {
+        "hops": geometry.hops,
+        "symbol": geometry.symbol_bytes,
+        "tag": TAG_BYTES,
+        "layer": suite_named(geometry.suite).overhead,
+        "connection": connection,
+        "jitter": jitter,
+    }
+
+
+def longest(flows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The longest connection of each client, in bytes: the whole one, if others of it broke off."""
+    sizes: dict[str, int] = {}
+    for client, size in flows:
+        sizes[client] = max(size, sizes.get(client, 0))
+    return sizes
+
+
+def geometry_of(suite: str, hops: int, messages: int) -> Geometry:
+    """Lengths of a round of bits."""
+    return Geometry(suite=suite, hops=hops, messages_per_user=messages, symbol_bytes=SYMBOL_BYTES)
+
+
+def sealed(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
+    """An envelope of so many messages as there are, also of none: what a client that saves traffic would send."""
+    if not messages:
+        return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1), draws.bytes)(b"")
+    own = msgspec.structs.replace(geometry, messages_per_user=len(messages))
+    return seal_envelope(own, _ROUND, keys, messages, draws.bytes)
+
+
+_ROUND: Final = "00" * 16
+
+
+def route_keys(geometry: Geometry) -> list[bytes]:
+    """Public round keys of a route."""
+    return [suite_named(geometry.suite).generate()[1] for _ in range(geometry.hops)]
+
+
+def only_ones(draws: Draws, suite: str, hops: int) -> Recording:
+    """Clients that send a message for each of their ones, and none for the zeros."""
+    spec = GeoShuffle(max_value=8 + draws.below(6), epsilon_geo=Fraction(1, 2), padding=4)
+    integers, users = RandomIntegers(draws.bytes), 30 + draws.below(11)
+    answers = [spec.sample(draws.below(spec.domain), integers) for _ in range(users)]
+    answers[0] = (answers[1] + 1) % spec.messages_per_user  # never all alike: then lengths would tell nothing
+    return recorded(draws, geometry_of(suite, hops, spec.messages_per_user), answers, padded=False)
+
+
+def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
+    """Clients that all send as many messages."""
+    messages = 6 + draws.below(6)
+    answers = [draws.below(messages + 1) for _ in range(20 + draws.below(6))]
+    return recorded(draws, geometry_of(suite, hops, messages), answers, padded=True)
+
+
+def recorded(draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool) -> Recording:
+    """Records clients with these answers: real envelopes, some broken connections, a little noise of the transport."""
+    keys = route_keys(geometry)
+    connection = 2500 + draws.below(1500)
+    flows: list[tuple[str, int]] = []
+    truth = {}
+    for number, answer in enumerate(answers):
+        client = f"client-{number + 1:02}"
+        count = geometry.messages_per_user if padded else answer
+        messages = [b"\x01" + draws.bytes(TAG_BYTES) for _ in range(count)]
+        size = len(sealed(geometry, keys, messages, draws))
+        truth[client] = answer
+        flows.append((client, connection + size + draws.below(JITTER + 1)))
+        flows += [(client, connection + draws.below(size * 9 // 10)) for _ in range(draws.below(3))]
+    flows = list(draws.shuffled(flows))
+    # One that surely broke off after the whole one: the last connection of a client is not the one to read.
+    flows.append((flows[0][0], connection))
+    return Recording(tuple(flows), wire_of(geometry, connection, JITTER), truth, geometry.suite)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """One board of step D, and whether the one user holds the far value."""
+
+    board: tuple[int, ...] | bytes
+    public: Public
+    far: bool
+
+    @property
+    def title(self) -> str:
+        """The instance, for messages."""
+        public = self.public
+        return f"{public['users']} users, {public['shuffled']}, far value {public['far']}, rate {public['rate']}"
+
+
+CLEAR: Final = 44
+"""Far value times rate of the rounds that tell: a user's noise covers half the distance with e^-22."""
+
+
+def telling_numbers(draws: Draws) -> Shuffled:
+    """Numbers, and a user so far out that the largest number tells."""
+    rate = draws.choice(_RATES)
+    far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
+    return _numbers(draws, 100 + draws.below(100), far, rate)
+
+
+def telling_bits(draws: Draws) -> Shuffled:
+    """Bits of two users: too few to hide in."""
+    rate = draws.choice(_RATES)
+    far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
+    return _bits(draws, 2, far, rate)
+
+
+def silent_numbers(draws: Draws) -> Shuffled:
+    """Numbers, and a user who is no farther out than noise brings anybody."""
+    rate = draws.choice(_RATES)
+    return _numbers(draws, 200 + draws.below(100), 2 * rate.denominator // rate.numerator, rate)
+
+
+def silent_bits(draws: Draws) -> Shuffled:
+    """Bits of a crowd: a far value, and the noise of everybody around it."""
+    rate = draws.choice(_RATES)
+    return _bits(draws, 200 + draws.below(100), 10 * rate.denominator // rate.numerator, rate)
+
+
+_RATES: Final = (Fraction(1, 2), Fraction(2, 3), Fraction(1))
+
+
+def _reports(draws: Draws, users: int, far: int, rate: Fraction) -> tuple[bool, list[int]]:
+    integers, holds = RandomIntegers(draws.bytes), bool(draws.below(2))
+    noisy = [discrete_laplace(rate, integers) for _ in range(users)]
+    noisy[0] += far if holds else 0
+    return holds, noisy
+
+
+def _numbers(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
+    holds, noisy = _reports(draws, users, far, rate)
+    public: Public = {"shuffled": "numbers", "users": users, "far": far, "rate": rate, "padding": 0, "messages": 1}
+    return Shuffled(tuple(draws.shuffled(noisy)), public, holds)
+
+
+def _bits(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
+    holds, noisy = _reports(draws, users, far, rate)
+    padding = -(-30 * rate.denominator // rate.numerator)
+    messages = far + 2 * padding
+    ones = sum(min(max(report + padding, 0), messages) for report in noisy)
+    bits = np.zeros(users * messages, dtype=np.uint8)
+    bits[:ones] = 1
+    # The order means nothing; it only must not be the sorted one, on which a wrong program may work by accident.
+    board = np.random.default_rng(draws.below(2**32)).permutation(bits).tobytes()
+    public: Public = {
+        "shuffled": "bits",
+        "users": users,
+        "far": far,
+        "rate": rate,
+        "padding": padding,
+        "messages": messages,
+    }
+    return Shuffled(board, public, holds)

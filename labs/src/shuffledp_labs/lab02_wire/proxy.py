@@ -1,0 +1,107 @@
+"""A proxy in front of a node: what anybody on the path sees of a connection, who calls and how many bytes.
+
+It cannot read what it forwards: the connection is TLS from the client to the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+_PIECE: Final = 2**16
+
+
+@dataclass
+class Flow:
+    """One connection: the caller's name, and the bytes that it has sent so far."""
+
+    caller: str
+    sent: int = 0
+
+
+class Proxy:
+    """Forwards every connection to `listen` on to `target`, both host:port. Use as an async context manager.
+
+    Attributes:
+        caller: whose the connections are that come from now on. A real observer reads the caller's address; on one
+            machine all callers have the same, so that it is told.
+        flows: every connection so far.
+    """
+
+    def __init__(self, listen: str, target: str) -> None:
+        self.caller = ""
+        self.flows: list[Flow] = []
+        self._listen = _address(listen)
+        self._target = _address(target)
+        self._open: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accepted, *self._listen)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def of(self, callers: set[str]) -> tuple[tuple[str, int], ...]:
+        """The flows of these callers, (caller, bytes)."""
+        return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:  # the server always runs this in a task
+            return
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        flow = Flow(self.caller)
+        self.flows.append(flow)
+        # Cancelled at the end as a matter of course; the caller that goes away first is no fault either.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await self._forward(reader, writer, flow)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
+        try:
+            behind, before = await asyncio.open_connection(*self._target)
+        except OSError:
+            await _closed(writer)
+            raise
+        pumps = [
+            asyncio.ensure_future(_pumped(reader, before, flow)),
+            asyncio.ensure_future(_pumped(behind, writer, None)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            await _closed(before)
+            await _closed(writer)
+
+
+async def _pumped(source: asyncio.StreamReader, target: asyncio.StreamWriter, flow: Flow | None) -> None:
+    while data := await source.read(_PIECE):
+        if flow is not None:
+            flow.sent += len(data)
+        target.write(data)
+        await target.drain()
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)

@@ -1,0 +1,81 @@
+"""What `lab run 2` shows: bytes by answer, of clients that send only their ones, and of real ones that send yours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.errors import NotWritten, StudentFault
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab02_wire import instances
+
+HOPS: Final = 3
+SUITE: Final = "sealed-box"
+REAL_USERS: Final = 12
+
+Points = Sequence[tuple[int, int]]
+"""(answer, bytes) of clients."""
+
+
+def ones_only_points(draws: Draws) -> Points:
+    """Clients of a recording that send only their ones: what the observer reads."""
+    recording = instances.only_ones(draws, SUITE, HOPS)
+    return _points(recording.flows, recording.answers)
+
+
+def _points(flows: Sequence[tuple[str, int]], answers: dict[str, int]) -> Points:
+    return [(answers[client], size) for client, size in instances.longest(flows).items()]
+
+
+def run(showing: Showing) -> Path:
+    """Draws what an observer sees; with `encode` written, also of a real round behind a proxy."""
+    from shuffledp_labs.lab02_wire.system import watch
+
+    panels = [("a message for every one: the length is the answer", ones_only_points(showing.draws.child("ones")))]
+    program = showing.program
+    try:
+        # Asked before anything starts: a stub, or a slip, should not cost half a minute.
+        program.call("encode", 1, 2, showing.draws.bytes)
+        showing.progress(f"a real round of {REAL_USERS} users with your encode, past a proxy")
+        watched = asyncio.run(
+            watch(
+                showing.draws.child("real"),
+                lambda answer, messages: list(program.call("encode", answer, messages, showing.draws.bytes)),
+                users=REAL_USERS,
+                suite=SUITE,
+            )
+        )
+        ended = "published" if watched.published else f"not published ({watched.reason})"
+        showing.progress(f"the round is {ended}; {watched.missing} of your messages are missing")
+        panels.append(("your encode, a real round past a proxy", _points(watched.flows, watched.answers)))
+    except NotWritten:
+        showing.progress("encode is not written yet: the picture has what step B sees, and no real round")
+    except (StudentFault, ValueError, TypeError) as fault:
+        showing.progress(f"no real round with this encode: {fault}")
+    return draw(panels, showing.out / "bytes.png")
+
+
+def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
+    """Writes the picture: one panel for each way to send."""
+    from matplotlib.figure import Figure
+
+    from shuffledp_adversary.attacks.picture import Role
+
+    figure = Figure(figsize=(5.2 * len(panels), 4.2), dpi=140, layout="constrained")
+    for axes, (title, points), role in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, (Role.MEASURED, Role.SAFE), strict=False
+    ):
+        axes.plot([answer for answer, _ in points], [size for _, size in points], "o", color=role.value, alpha=0.75)
+        axes.set_title(title, fontsize=11, loc="left")
+        axes.set(xlabel="randomised answer of the client", ylabel="bytes that it sent")
+        axes.set_ylim(0, 1.15 * max(size for _, size in points))
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(visible=True, color=Role.LIMIT.value, alpha=0.18, lw=0.7)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    figure.savefig(file)
+    return file

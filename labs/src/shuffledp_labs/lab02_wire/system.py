@@ -1,0 +1,150 @@
+"""Step E of lab 2: forty real clients that send what the student's code encodes, past a proxy in front of node 1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from shuffledp_client.board import changed_messages
+from shuffledp_client.submission import Member, PreparedSubmission, prepare_answer
+from shuffledp_client.transport import EntryNode
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Result, RoundPlan
+from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.keys import verify_from
+from shuffledp_core.onion.layers import seal_envelope
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.vocabulary import Outcome
+from shuffledp_labs.errors import CheckFailed, LabError
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab02_wire import instances
+from shuffledp_labs.lab02_wire.checks import encoded_by, refuse_claims
+from shuffledp_labs.lab02_wire.instances import wire_of
+from shuffledp_labs.lab02_wire.proxy import Proxy
+from shuffledp_labs.systems import running_system
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.users.small_round import SmallRound, open_small
+
+USERS: Final = 40
+LARGEST: Final = 4
+ENTRY: Final = "node-1"
+SUITE: Final = "hpke-mlkem768-x25519"
+"""Its records have some two thousand bytes: TLS and HTTP/2 never make connections differ by as much as one of them."""
+
+Encode = Callable[[int, int], list[bytes]]
+"""The messages of an answer, m of them."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A real round, as its users and an observer saw it.
+
+    Attributes:
+        published: whether it ended with an answer.
+        reason: why it did not, in the analyst's words.
+        missing: messages of the users that are not on the board once and unchanged.
+        answers: what each client gave, by name.
+        flows: (client, bytes) of each client's connections, as the proxy counted them.
+        wire: what everybody knows of the round's lengths.
+    """
+
+    published: bool
+    reason: str | None
+    missing: int
+    answers: dict[str, int]
+    flows: tuple[tuple[str, int], ...]
+    wire: dict[str, int]
+
+
+def check_round(attempt: Attempt) -> str:
+    """E-round: a real round of forty users; published, every message found, and nothing claimed about anybody."""
+    attempt.progress(f"starting three nodes, analyst and accountant for {USERS} users")
+    watched = asyncio.run(
+        watch(
+            attempt.draws,
+            lambda answer, messages: encoded_by(attempt, answer, messages, attempt.draws.bytes),
+        )
+    )
+    title = f"a real round of {USERS} users"
+    if not watched.published:  # the messages were of the right form, or the checks before this one would have failed
+        raise LabError(f"the round was not published, which is no fault of yours: {watched.reason}; check again")
+    if watched.missing:
+        raise CheckFailed(
+            f"your messages come through a real round, {title}: {watched.missing} are not on the board; see the "
+            "handout, step E"
+        )
+    named = attempt.program.call("read", watched.flows, watched.wire)
+    refuse_claims(named if isinstance(named, dict) else {"": named}, title)
+    sizes = instances.longest(watched.flows).values()
+    return f"published; {len(sizes)} clients sent {min(sizes):,} to {max(sizes):,} bytes, and nothing claimed"
+
+
+async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE) -> Watched:
+    """Plays a round whose users send what `encode` makes, each over a connection of its own, past the proxy."""
+    async with running_system(proxied=[ENTRY]) as system:
+        entry = system.deployment.roster.party(ENTRY)
+        async with Proxy(entry.address, system.listens[ENTRY]) as proxy:
+            played = await open_small(system, _plan(system, users, suite))
+            answers = _answers(played.verified, users, draws)
+            sent = await _sent(played, proxy, answers, encode)
+            result = verify_from(played.roster.analyst, await played.finish(), Result)
+            board = await played.board(result)
+    published = result.outcome == Outcome.PUBLISHED
+    geometry = played.verified.geometry
+    missing = int(changed_messages(geometry, board, b"".join(sent)).sum()) if published else len(sent)
+    flows = proxy.of(set(answers))
+    whole = instances.longest(flows).values()
+    wire = wire_of(geometry, min(whole) - geometry.envelope_bytes, max(whole) - min(whole))
+    return Watched(published, result.reason, missing, answers, flows, wire)
+
+
+def _plan(system: LocalSystem, users: int, suite: str) -> RoundPlan:
+    return RoundPlan(
+        population=system.population,
+        mechanism="rr-shuffle",
+        size=LARGEST,
+        epsilon=6.0,
+        delta=1e-2,
+        min_reports=users,
+        max_reports=users,
+        route=system.route,
+        suite=suite,
+        open_seconds=300.0,
+    )
+
+
+def _answers(verified: VerifiedRound, users: int, draws: Draws) -> dict[str, int]:
+    integers = RandomIntegers(draws.child("answers").bytes)
+    values = [draws.below(LARGEST + 1) for _ in range(users)]
+    return {
+        f"client-{number + 1:02}": randomise(verified.mechanism, value, integers) for number, value in enumerate(values)
+    }
+
+
+async def _sent(played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode) -> list[bytes]:
+    """Sends everybody's messages, one client after another, and gives them."""
+    sent: list[bytes] = []
+    for (client, answer), member in zip(answers.items(), played.members(len(answers)), strict=True):
+        messages = encode(answer, played.verified.geometry.messages_per_user)
+        sent += messages
+        proxy.caller = client
+        async with EntryNode(played.verified.entry, played.keys, played.roster, own_connection=True) as node:
+            await node.submit(_submission(played.verified, member, messages))
+    proxy.caller = ""
+    return sent
+
+
+def _submission(verified: VerifiedRound, member: Member, messages: Sequence[bytes]) -> PreparedSubmission:
+    """A submission of these plain messages, whoever made them."""
+    envelope = seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
+    identity = member.identity()
+    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    own = prepare_answer(verified, 0, member)
+    return msgspec.structs.replace(own, envelope=envelope, claim=identity.sign(claim))

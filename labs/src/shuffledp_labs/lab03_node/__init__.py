@@ -1,0 +1,126 @@
+"""Lab 3, Be the node: peel and mix, and join a real mixnet as its second node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+
+
+def _opens(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.checks import opens
+
+    return opens(attempt)
+
+
+def _refuses(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.checks import refuses
+
+    return refuses(attempt)
+
+
+def _hidden(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.checks import hidden
+
+    return hidden(attempt)
+
+
+def _repeated(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.checks import repeated
+
+    return repeated(attempt)
+
+
+def _damaged(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.checks import damaged
+
+    return damaged(attempt)
+
+
+def _joins(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.joining import joins
+
+    return joins(attempt)
+
+
+def _withstands(attempt: Attempt) -> str:
+    from shuffledp_labs.lab03_node.joining import withstands
+
+    return withstands(attempt)
+
+
+def _show(showing: Showing) -> Path:
+    from shuffledp_labs.lab03_node.show import run
+
+    return run(showing)
+
+
+LAB = Lab(
+    number=3,
+    name="node",
+    title="Be the node",
+    level=2,
+    minutes=120,
+    predictions=(
+        Prediction(
+            "layer_bytes",
+            "A message has 17 bytes: a bit in one byte, a tag in 16. How many has the onion that reaches node 2 of 3?",
+            "number",
+            "bytes",
+        ),
+        Prediction(
+            "traced",
+            "Nodes 1 and 3 are corrupt and write down all they see; yours mixes. How many of 24 messages are traced?",
+            "number",
+            "of 24",
+        ),
+        Prediction(
+            "by_place",
+            "They guess by place, as if you had kept the order. How many of 24 senders do they get right, on average?",
+            "number",
+            "of 24",
+        ),
+        Prediction(
+            "copied",
+            "Node 1 sends one onion three times, and your node does not look for copies. Who first drops some?",
+            "choice",
+            choices=("nobody: the copies reach the board", "node 3", "the analyst", "the users' own devices"),
+        ),
+    ),
+    checks=(
+        Check("B-opens", 7, "peel opens every genuine box.", _opens),
+        Check("B-refuses", 8, "peel refuses every box with one bit flipped, torn, or of another key.", _refuses),
+        Check(
+            "C-hidden", 14, "The law of what leaves does not depend on which onion held what.", _hidden, seconds=60.0
+        ),
+        Check("C-repeated", 8, "Of an onion that comes several times, one goes on.", _repeated, seconds=60.0),
+        Check("C-damaged", 8, "What does not open is left out, and everything else goes on.", _damaged, seconds=60.0),
+        Check(
+            "D-joins",
+            15,
+            "Your node joins a real mixnet, and nodes 1 and 3 cannot see through it.",
+            _joins,
+            needs=("B-opens",),
+            system=True,
+            chance=1e-9,
+            seconds=180.0,
+        ),
+        Check(
+            "E-malicious",
+            15,
+            "Node 1 copies, marks and replays onions, and your node is the one that drops them.",
+            _withstands,
+            needs=("B-opens", "D-joins"),
+            system=True,
+            seconds=180.0,
+        ),
+    ),
+    explanations=(
+        "Your node could have sorted its messages instead of shuffling them. Why is that as good here, what must an "
+        "onion have for it to be so, and when would it fail?",
+        "Every layer is authenticated. Why does a node still have to look for copies, and why does it drop them "
+        "instead of refusing the batch? Use the numbers of your own rounds.",
+    ),
+    show=_show,
+    folder=__name__,
+)

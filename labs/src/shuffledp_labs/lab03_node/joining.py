@@ -1,0 +1,254 @@
+"""Steps D and E of lab 3: real rounds of twelve users with the student's node in the middle of the route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from shuffledp_core.documents.models import BatchHeader, Result, RoundPlan
+from shuffledp_core.documents.signed import from_json
+from shuffledp_labs.lab import Attempt, CheckFailed
+
+if TYPE_CHECKING:
+    from shuffledp_adversary.attacks.exchange.rounds import TamperedRound
+    from shuffledp_sim.system.processes import LocalSystem
+
+USERS: Final = 12
+MESSAGES: Final = 2
+"""Of each user."""
+
+STUDENT: Final = "node-2"
+TOO_MANY_IN_PLACE: Final = 18
+"""Messages that stand, guessed by place, with their own sender: of 24 from a node that mixes as many or more with
+probability below 1e-9 (computed exactly in tests/labs/test_lab03.py), from one that keeps the order all 24."""
+
+TAMPERINGS: Final = ("copy", "mark", "replay")
+DROPS: Final = {"copy": 2, "mark": 1, "replay": 1}
+"""Onions that the node behind the malicious one has to drop: two further copies, the marked one, the old one."""
+
+WHERE_D: Final = 'read "D. Join" in the handout, and the last lines of node-2\'s log above'
+WHERE_E: Final = 'read "What a node may drop" in the handout'
+
+_PROCESS: Final = "shuffledp_labs.lab03_node.process"
+_MALICIOUS: Final = "shuffledp_adversary.attacks.exchange.process"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A round in which nodes 1 and 3 wrote down what they saw, and the student's node stood between them.
+
+    Attributes:
+        failed: the reason why there was no result; None when it was published.
+        missed: users who did not find their messages.
+        traced: messages that the two others followed to the board by their logs.
+        by_place: messages whose sender they guessed right as if the student's node had kept the order.
+        messages: number of messages.
+        dropped: onions that the student's node signed for as dropped.
+    """
+
+    failed: str | None
+    missed: int = 0
+    traced: int = 0
+    by_place: int = 0
+    messages: int = USERS * MESSAGES
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Tampered:
+    """A round whose first node cheated.
+
+    Attributes:
+        tampering: how.
+        failed: as in `Joined`.
+        dropped: onions dropped by each node, in the route's order.
+        identified: messages on the board that the malicious node knows to be its victim's.
+        missed: users who did not find their messages, and complain with their receipt.
+    """
+
+    tampering: str
+    failed: str | None
+    dropped: tuple[int, ...] = ()
+    identified: int = 0
+    missed: int = 0
+
+
+def joins(attempt: Attempt) -> str:
+    """D-joins: the round is published and complete, and what nodes 1 and 3 wrote down tells them nothing."""
+    attempt.progress("starting accountant, analyst and three nodes, yours as node 2")
+    seen = play_join(attempt.file)
+    if seen.failed is not None:
+        raise CheckFailed(f"a round of {USERS} users with your node as node 2 has no result: {seen.failed}; {WHERE_D}")
+    if seen.dropped or seen.missed:
+        raise CheckFailed(
+            f"in a round of {USERS} honest users your node dropped {seen.dropped} onions, and {seen.missed} users do "
+            f"not find their messages on the board; {WHERE_D}"
+        )
+    if seen.traced:
+        raise CheckFailed(
+            f"nodes 1 and 3 traced {seen.traced} of {seen.messages} messages through your node; {WHERE_D}"
+        )
+    if seen.by_place >= TOO_MANY_IN_PLACE:
+        raise CheckFailed(
+            f"nodes 1 and 3 guessed by its place who sent a message, and were right for {seen.by_place} of "
+            f"{seen.messages}: your node keeps the order of a real batch; {WHERE_D}"
+        )
+    return (
+        f"published; {USERS} of {USERS} users found their messages; nodes 1 and 3 traced {seen.traced} of "
+        f"{seen.messages}, and by place guessed {seen.by_place} right"
+    )
+
+
+def withstands(attempt: Attempt) -> str:
+    """E-malicious: this node drops what node 1 copied, marked or replayed; no later node has to, and no round ends."""
+    attempt.progress("starting the same system with a malicious node 1")
+    orders = attempt.draws.shuffled(TAMPERINGS)
+    for seen in play_withstand(attempt.file, orders, attempt.progress):
+        judge_tampered(seen)
+    return f"node 1 tried {', '.join(orders)}: your node dropped what was tampered with, no message was traced"
+
+
+def judge_tampered(seen: Tampered) -> None:
+    """Raises CheckFailed when the student's node let something pass."""
+    what = f"node 1 tampers ({seen.tampering}): "
+    if seen.failed is not None:
+        raise CheckFailed(f"{what}the round of everybody ended, {seen.failed}; {WHERE_E}")
+    _, own, later = seen.dropped
+    if later:
+        raise CheckFailed(
+            f"{what}your node sent {later} of the onions on that no honest node sends on, and node 3 had to drop them; "
+            f"{WHERE_E}"
+        )
+    if own != DROPS[seen.tampering]:
+        raise CheckFailed(f"{what}your node signed that it dropped {own} onions, which is another number; {WHERE_E}")
+    if seen.identified:
+        raise CheckFailed(f"{what}{seen.identified} of its victim's messages were found on the board; {WHERE_E}")
+
+
+def play_join(student: Path) -> Joined:
+    """Plays the round of step D, in a folder that the student's program does not see."""
+    from shuffledp_sim.system.workplace import workplace
+
+    with workplace("shuffledp-lab-") as folder:
+        return asyncio.run(join(student, folder))
+
+
+def play_withstand(student: Path, orders: Sequence[str], progress: Callable[[str], None]) -> list[Tampered]:
+    """Plays the rounds of step E, likewise."""
+    from shuffledp_sim.system.workplace import workplace
+
+    with workplace("shuffledp-lab-") as folder:
+        return asyncio.run(withstand(student, folder, orders, progress))
+
+
+async def join(student: Path, folder: Path) -> Joined:
+    """Plays the round of step D."""
+    from shuffledp_adversary.attacks.exchange.rounds import open_tampered
+
+    async with _system(student, folder, corrupt=(1, 3)) as system:
+        one = await open_tampered(system, _plan(system))
+        await one.submit(USERS)
+        signed = await one.finish()
+        result = from_json(signed.body, Result)
+        if failed := _failure(result, folder):
+            return Joined(failed)
+        board = await one.board(result)
+        missed = sum(one.complaint(signed, board, user) is not None for user in range(USERS))
+    traced, by_place = _traced(folder, system, one, board)
+    return Joined(None, missed, traced, by_place, dropped=_dropped(result)[1])
+
+
+async def withstand(
+    student: Path, folder: Path, orders: Sequence[str], progress: Callable[[str], None] = lambda _: None
+) -> list[Tampered]:
+    """Plays an honest round, and one for each tampering."""
+    from shuffledp_adversary.attacks.exchange.node import Orders
+    from shuffledp_adversary.attacks.exchange.rounds import NO_PAST, Past, judge, open_tampered
+
+    given, past, seen = Orders(folder / "orders"), NO_PAST, []
+    given.give(None)
+    malicious = {"node-1": [_MALICIOUS, "--orders", str(given.folder)]}
+    async with _system(student, folder, programs=malicious) as system:
+        for order in (None, *orders):
+            progress(f"node 1: {order or 'honest, to have something to replay'}")
+            given.give(order)
+            one = await open_tampered(system, _plan(system))
+            await one.submit(USERS)
+            signed = await one.finish()
+            result = from_json(signed.body, Result)
+            if failed := _failure(result, folder):
+                seen.append(Tampered(order or "honest", failed))
+            elif order is None:
+                past = Past(frozenset(one.split(await one.board(result))), frozenset(one.victims))
+            else:
+                found = await judge(one, signed, given.made(), order, 1, past if order == "replay" else NO_PAST)
+                seen.append(Tampered(order, None, _dropped(result), found.identified, found.users))
+    return seen
+
+
+def _system(
+    student: Path, folder: Path, *, corrupt: Collection[int] = (), programs: dict[str, list[str]] | None = None
+) -> LocalSystem:
+    from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+
+    return LocalSystem(
+        folder / "system",
+        nodes=3,
+        budget=LocalBudget(1e9, 0.5),
+        broker=False,
+        corrupt=corrupt,
+        programs={STUDENT: [_PROCESS, "--student", str(student.absolute())], **(programs or {})},
+    )
+
+
+def _plan(system: LocalSystem) -> RoundPlan:
+    return RoundPlan(
+        population=system.population,
+        mechanism="rr-shuffle",
+        size=MESSAGES,
+        epsilon=6.0,
+        delta=1e-2,
+        min_reports=USERS - 1,
+        max_reports=USERS + 1,
+        route=system.route,
+        open_seconds=120.0,
+        allow_corrupt=True,  # the student's node says what it is, as every node of foreign code
+    )
+
+
+def _failure(result: Result, folder: Path) -> str | None:
+    if result.board_digest is not None:
+        return None
+    log = folder / "system" / f"{STUDENT}.log"
+    last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+    return " | ".join([result.reason or result.outcome, *(f"node-2's log ends: {line[:300]}" for line in last)])
+
+
+def _dropped(result: Result) -> tuple[int, ...]:
+    """Onions dropped by each node: the headers count them from the start of the route."""
+    counts = [from_json(signed.body, BatchHeader).dropped for signed in result.headers]
+    return tuple(after - before for before, after in zip([0, *counts], counts, strict=False))
+
+
+def _traced(folder: Path, system: LocalSystem, one: TamperedRound, board: bytes) -> tuple[int, int]:
+    import numpy as np
+
+    from shuffledp_adversary.tracing.links import NOBODY, join_logs
+    from shuffledp_shuffler.corruption import read_logs
+
+    logs = read_logs(folder / "system" / "corrupt", system.deployment.roster.deployment, one.round_id)
+    rows = np.frombuffer(board, dtype=np.uint8).reshape(-1, one.verified.geometry.plain_bytes)
+    links = join_logs(logs, rows)
+    senders = logs[1].credentials
+    if senders is None:
+        raise ValueError("the log of node 1 names no sender")
+    owns = {bytes.fromhex(each.claim.signer): set(one.split(each.messages)) for each in one.honest}
+    of_user = [owns[sender.tobytes()] for sender in senders]
+    by_place = sum(
+        sender != NOBODY and message in of_user[sender]
+        for message, sender in zip(one.split(board), links.placed.tolist(), strict=True)
+    )
+    return int((links.senders != NOBODY).sum()), by_place

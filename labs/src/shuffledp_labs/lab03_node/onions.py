@@ -1,0 +1,102 @@
+"""Batches for lab 3: sealed boxes by the product's own suite, arranged as a check needs them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, Final
+
+from shuffledp_core.onion.suites import suite_named
+
+if TYPE_CHECKING:
+    from shuffledp_labs.instance import Draws
+    from shuffledp_labs.student.laws import Law
+
+SUITE: Final = "sealed-box"
+OVERHEAD: Final = suite_named(SUITE).overhead
+"""Bytes of a layer: ephemeral public key and authentication tag."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One node's keys of one round."""
+
+    private: bytes
+    public: bytes
+
+    @classmethod
+    def of(cls, draws: Draws) -> Keys:
+        """Keys that follow from the draws alone."""
+        from nacl import bindings
+
+        public, private = bindings.crypto_box_seed_keypair(draws.bytes(32))
+        return cls(private, public)
+
+    def seal(self, message: bytes, ephemeral: bytes) -> bytes:
+        """The sealed box of a message, with the ephemeral private key given."""
+        return suite_named(SUITE).sealer(self.public, b"", lambda _: ephemeral)(message)
+
+
+def messages_of(draws: Draws, count: int, width: int) -> list[bytes]:
+    """Different random messages of one length."""
+    found: dict[bytes, None] = {}
+    while len(found) < count:
+        found[draws.bytes(width)] = None
+    return list(found)
+
+
+def arrangements(keys: Keys, messages: Sequence[bytes], draws: Draws, copies: int = 0) -> Iterator[list[bytes]]:
+    """Batches that differ only in which onion holds which message, one for each assignment.
+
+    The onion at a place has the same ephemeral key in all of them. So an order that is made of what can be seen from
+    outside, such as the order of arrival or that of the sealed onions, tells which message is whose. The first onion
+    stands `copies` times more, at the end.
+    """
+    ephemerals = [draws.bytes(32) for _ in messages]
+    for order in permutations(messages):
+        batch = [keys.seal(message, own) for message, own in zip(order, ephemerals, strict=True)]
+        yield batch + batch[:1] * copies
+
+
+def damaged(keys: Keys, stranger: Keys, message: bytes, kind: str, draws: Draws) -> bytes:
+    """A record of the right length that does not open: one bit changed, or sealed to somebody else."""
+    if kind == "stranger":
+        return stranger.seal(message, draws.bytes(32))
+    record = bytearray(keys.seal(message, draws.bytes(32)))
+    place = {"key": draws.below(32), "tag": 32 + draws.below(16), "body": OVERHEAD + draws.below(len(message))}[kind]
+    record[place] ^= 1 << draws.below(8)
+    return bytes(record)
+
+
+DAMAGES: Final = ("key", "tag", "body", "stranger")
+"""What can be wrong with an onion, all of the same length."""
+
+
+def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Every record that differs in one bit: (byte, bit, record)."""
+    for byte in range(len(record)):
+        for bit in range(8):
+            changed = bytearray(record)
+            changed[byte] ^= 1 << bit
+            yield byte, bit, bytes(changed)
+
+
+def distance(first: Law, second: Law) -> Fraction | float:
+    """A lower bound of the total variation between two laws: what was not followed may make up for a difference."""
+    whole: Any = Fraction(0)
+    for value in {**first.of, **second.of}:
+        apart: Any = first.of.get(value, Fraction(0)) - second.of.get(value, Fraction(0))
+        whole += abs(apart) / 2
+    left: Fraction | float = whole - first.lost - second.lost
+    return left if left > 0 else Fraction(0)
+
+
+def surplus(found: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[int, int, int]:
+    """How a batch differs from another, whatever the order: (missing, too often, of nobody)."""
+    have, due = Counter(found), Counter(wanted)
+    missing = (due - have).total()
+    strangers = sum(times for message, times in have.items() if message not in due)
+    return missing, (have - due).total() - strangers, strangers

@@ -1,0 +1,104 @@
+"""A mix node whose peeling and mixing is a student's file; everything else is the shuffler's own code.
+
+The student's program runs in its own process (see `shuffledp_labs.student`): it gets the round key and the batch, and
+gives back what shall leave. Coins are the operating system's. The node says that it is corrupt, as every node does that
+runs foreign code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from shuffledp_core.documents.models import BatchHeader
+from shuffledp_core.errors import BadBatchError, NodeFault
+from shuffledp_core.files import write_atomic
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import bernoulli, bernoulli_exp
+from shuffledp_core.tasks import in_thread
+from shuffledp_labs.errors import StudentFault
+from shuffledp_shuffler.checks import check_dropped
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.work import RoundPipeline
+
+
+class SystemCoins:
+    """The operating system's coins, for a student's node in a real round."""
+
+    def __init__(self) -> None:
+        self._integers = RandomIntegers()
+
+    def below(self, n: int) -> int:
+        """A uniform whole number from 0 to n - 1."""
+        return self._integers.below(n)
+
+    def flip(self, p: Fraction) -> bool:
+        """True with probability p."""
+        return bernoulli(p, self._integers)
+
+    def flip_exp(self, g: Fraction) -> bool:
+        """True with probability e^-g."""
+        return bernoulli_exp(g, self._integers)
+
+
+Mix = Callable[[bytes, list[bytes]], Any]
+"""The student's `mix`, given the private round key and the batch."""
+
+
+@dataclass(frozen=True)
+class StudentPipeline(RoundPipeline):
+    """Mixes by a student's function, behind the entry node; relays as ever."""
+
+    mix: Mix
+
+    async def mixed(self, live: LiveRound) -> BatchHeader:
+        """See `RoundPipeline.mixed`. What is missing in the student's output counts as dropped, and is signed for."""
+        record, terms = live.record, live.require_terms()
+        if record.is_entry:
+            raise NodeFault("a student's node stands behind the entry node: put another first on the route")
+        width = terms.geometry.record_bytes(record.position)
+        packed = live.folder.incoming.read_bytes()
+        batch = [packed[start : start + width] for start in range(0, len(packed), width)]
+        try:
+            found = await in_thread(self.mix, live.require_key(), batch)
+        except StudentFault as error:
+            raise BadBatchError(f"mix gave nothing to send on: {error}") from error
+        records = _checked(found, len(batch), terms.geometry.record_bytes(record.position + 1))
+        dropped = record.dropped_before + len(batch) - len(records)
+        check_dropped(dropped, record.accepted, terms)
+        out = b"".join(records)
+        write_atomic(live.folder.outgoing, out)
+        return BatchHeader(
+            round_id=record.round_id,
+            position=record.position + 1,
+            users=record.accepted,
+            records=len(records),
+            digest=hashlib.sha256(out).hexdigest(),
+            dropped=dropped,
+        )
+
+
+def _checked(found: Any, most: int, width: int) -> Sequence[bytes]:
+    if not isinstance(found, tuple | list) or not all(isinstance(each, bytes) for each in found):
+        raise BadBatchError(f"mix gave a {type(found).__name__} where a list of bytes is asked")
+    if len(found) > most:
+        raise BadBatchError(f"mix gave {len(found)} records of {most}: a node may drop, and never add")
+    wrong = sum(len(each) != width for each in found)
+    if wrong:
+        raise BadBatchError(f"{wrong} of the {len(found)} records that mix gave do not have {width} bytes")
+    return found
+
+
+def student_node(mix: Mix) -> Callable[[NodeServices], MixNode]:
+    """A function that makes a node with this mixing of an honest node's parts."""
+
+    def node_of(parts: NodeServices) -> MixNode:
+        work = parts.work
+        pipeline = StudentPipeline(work.identity, work.pool, work.relay, work.metrics, None, mix)
+        return MixNode(replace(parts, work=pipeline))
+
+    return node_of

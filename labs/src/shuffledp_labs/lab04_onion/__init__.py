@@ -1,0 +1,118 @@
+"""Lab 4, Follow the onion: join the logs of corrupt nodes, guess values, and refuse such rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+
+
+def _all_logs(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import all_logs
+
+    return all_logs(attempt)
+
+
+def _missing_logs(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import missing_logs
+
+    return missing_logs(attempt)
+
+
+def _dropped(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import dropped
+
+    return dropped(attempt)
+
+
+def _slept(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import slept
+
+    return slept(attempt)
+
+
+def _histogram(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import histogram_guess
+
+    return histogram_guess(attempt)
+
+
+def _sum(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.checks import sum_guess
+
+    return sum_guess(attempt)
+
+
+def _policy(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.policy import policy
+
+    return policy(attempt)
+
+
+def _real_round(attempt: Attempt) -> str:
+    from shuffledp_labs.lab04_onion.capturing import real_round
+
+    return real_round(attempt)
+
+
+def _show(showing: Showing) -> Path:
+    from shuffledp_labs.lab04_onion.show import run
+
+    return run(showing)
+
+
+LAB = Lab(
+    number=4,
+    name="onion",
+    title="Follow the onion",
+    level=2,
+    minutes=110,
+    predictions=(
+        Prediction(
+            "two_of_three",
+            "Nodes 1 and 2 of three are corrupt. What share of the messages do they link?",
+            "number",
+            "%",
+        ),
+        Prediction("all_three", "All three are corrupt. What share of the messages do they link?", "number", "%"),
+        Prediction(
+            "guessed",
+            "They have linked everybody. Each person told the truth with probability 25/27, and the most frequent "
+            "value is held by 25 %. What share of the values do they guess?",
+            "number",
+            "%",
+        ),
+        Prediction(
+            "worst_node",
+            "One of the three nodes may be honest. Which one should it be, so that the most people are safe?",
+            "choice",
+            choices=("node 1, which knows the senders", "node 2", "node 3, which sees the messages", "any of them"),
+        ),
+    ),
+    checks=(
+        Check("B-all", 12, "With every log, every sender is named.", _all_logs),
+        Check("B-missing", 10, "Where one log is missing, nobody is accused.", _missing_logs),
+        Check("B-dropped", 8, "Messages that were lost on the way confuse nothing.", _dropped),
+        Check("C-slept", 10, "The node that kept its order is named, and no other.", _slept, chance=1e-9),
+        Check("D-histogram", 8, "From an answer of k-RR, the likeliest value.", _histogram),
+        Check("D-sum", 12, "From an answer of RR-Shuffle, the likeliest value.", _sum),
+        Check("E-policy", 7, "Your device refuses what it should refuse.", _policy),
+        Check(
+            "E-round",
+            8,
+            "Your link works on the logs of a real round.",
+            _real_round,
+            needs=("B-all", "B-missing"),
+            system=True,
+            seconds=180.0,
+        ),
+    ),
+    explanations=(
+        "Two corrupt nodes of three are worth as much as none. Say why, with the joins of your own rounds, and what "
+        "would have to happen for the two to be worth something.",
+        "With every node corrupt each person keeps ε_L. What did that mean for your guesses, in your own numbers, and "
+        "what would you change in the round to keep more?",
+    ),
+    show=_show,
+    folder=__name__,
+)

@@ -1,0 +1,197 @@
+"""The checks of lab 4, steps B to D, and E's policy; E's real round is in `capturing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from shuffledp_labs.kinds import kind_of
+from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab04_onion import rounds
+from shuffledp_labs.lab04_onion.rounds import NOBODY, Seen
+
+if TYPE_CHECKING:
+    from shuffledp_labs.instance import Draws
+
+WHERE_B: Final = 'read "What the logs hold" in the handout'
+WHERE_MISSING: Final = 'read "A claim is an accusation" in the handout'
+WHERE_C: Final = 'read "C. Who slept" in the handout'
+WHERE_D: Final = 'read "D. Guess" in the handout'
+
+HOPS: Final = (3, 4, 5)
+ACCOMPLICES: Final = 3
+"""Users of the adversary's own in step C: 9 messages of 120, all of which an honest node leaves in their places with
+probability 111!/120! < 1e-18."""
+
+SLEEP_ROUNDS: Final = 8
+
+
+def all_logs(attempt: Attempt) -> str:
+    """B-all: with every log, every message's sender."""
+    for hops in HOPS:
+        one = rounds.played(attempt.draws, hops)
+        _link(attempt, rounds.seen_by(one, range(1, hops + 1)))
+    return "rounds over 3, 4 and 5 nodes, 120 messages each: every sender named, every one right"
+
+
+def missing_logs(attempt: Attempt) -> str:
+    """B-missing: without one log, no claim."""
+    looked = 0
+    for hops in HOPS:
+        one = rounds.played(attempt.draws, hops)
+        everybody = range(1, hops + 1)
+        honest = [{position} for position in everybody] + [set(attempt.draws.sample(everybody, hops - 1))]
+        for absent in honest:
+            _link(attempt, rounds.seen_by(one, [position for position in everybody if position not in absent]))
+            looked += 1
+    return f"{looked} rounds, each without one log at least, at every place: nobody accused"
+
+
+def dropped(attempt: Attempt) -> str:
+    """B-dropped: rounds that lost messages on the way: the others are linked all the same."""
+    from shuffledp_adversary.attacks.exchange.tampering import drop, mark
+    from shuffledp_adversary.in_process import Conduct
+
+    for tampering in (drop, mark, mark):
+        hops = attempt.draws.choice(HOPS)
+        by = attempt.draws.integer(1, hops - 1)
+        one = rounds.played(attempt.draws, hops, Conduct(tampering={by: _drawing(attempt.draws, tampering is mark)}))
+        _link(attempt, rounds.seen_by(one, range(1, hops + 1)))
+    return "3 rounds in which onions were dropped on the way: every sender of what is left named, every one right"
+
+
+def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
+    """`drop` or `mark`, with what they draw drawn from the instance."""
+    from shuffledp_adversary.attacks.exchange.tampering import Pool, drop
+
+    def tampered(pool: Pool) -> list[bytes]:
+        if not mark:
+            return drop(pool)
+        place = draws.below(len(pool.records))
+        record = bytearray(pool.records[place])
+        record[draws.below(len(record))] ^= 1 << draws.below(8)
+        return pool.replaced([place], lambda: bytes(record))
+
+    return tampered
+
+
+def judge_links(claims: Any, seen: Seen) -> int:
+    """Number of claims; raises CheckFailed where one is wrong, or one that the logs prove is not made."""
+    if not isinstance(claims, tuple | list) or not all(type(claim) is int for claim in claims):
+        raise CheckFailed(f"link returned {kind_of(claims)} where a list of whole numbers is asked; {WHERE_B}")
+    if len(claims) != len(seen.board):
+        raise CheckFailed(
+            f"link returned {len(claims)} claims for {len(seen.board)} messages: one each, in order; {WHERE_B}"
+        )
+    made: int = sum(claim != NOBODY for claim in claims)
+    wrong = sum(claim not in {NOBODY, owner} for claim, owner in zip(claims, seen.truth, strict=True))
+    if seen.missing and made:
+        raise CheckFailed(
+            f"{seen.what}: link accuses in {made} of {len(claims)} cases where the logs prove nothing, {wrong} of them "
+            f"wrongly; {WHERE_MISSING}"
+        )
+    if wrong:
+        raise CheckFailed(f"{seen.what}: {wrong} of {made} claims name the wrong user; {WHERE_MISSING}")
+    if not seen.missing and made < len(claims):
+        raise CheckFailed(f"{seen.what}: link leaves {len(claims) - made} of {len(claims)} senders open; {WHERE_B}")
+    return made
+
+
+def _link(attempt: Attempt, seen: Seen) -> int:
+    return judge_links(attempt.program.call("link", seen.logs, seen.board), seen)
+
+
+def slept(attempt: Attempt) -> str:
+    """C-slept: which of the nodes without a log kept the order, if any did."""
+    from shuffledp_adversary.in_process import Conduct
+
+    draws = attempt.draws
+    for number in range(SLEEP_ROUNDS):
+        hops = HOPS[number % len(HOPS)]
+        absent = _absent(draws, hops)
+        # None sleeps in every fourth round: whoever names the first that is missing must not get through.
+        asleep = 0 if number % 4 == 3 else draws.choice(absent)
+        one = rounds.played(draws, hops, Conduct(asleep={asleep} - {0}))
+        seen = rounds.seen_by(one, [position for position in range(1, hops + 1) if position not in absent])
+        own = rounds.trails(one, draws.sample(range(rounds.USERS), ACCOMPLICES))
+        found = attempt.program.call("who_slept", seen.logs, seen.board, own)
+        if type(found) is not int or found != asleep:
+            raise CheckFailed(
+                f"{seen.what}, {len(own)} messages of your own: who_slept says {str(found)[:40]}, which is not so; "
+                f"{WHERE_C}"
+            )
+    return f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and nobody where none did"
+
+
+def _absent(draws: Draws, hops: int) -> list[int]:
+    """Nodes without a log: one, or two that are no neighbours; never node 1, whose log names the senders."""
+    last = draws.integer(2, hops)
+    others = [position for position in range(2, hops + 1) if abs(position - last) > 1]
+    return sorted([last, *draws.sample(others, min(len(others), draws.below(2)))])
+
+
+def histogram_guess(attempt: Attempt) -> str:
+    """D-histogram: Bayes guesses of k-RR, every cell."""
+    draws, cells = attempt.draws, 0
+    for _ in range(6):
+        while True:
+            spec = rounds.krr(draws.integer(3, 9), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20))
+            if _telling(spec, prior := _prior(draws, spec["symbols"])):
+                break
+        cells += _guess(attempt, spec, prior)
+    return f"6 priors and blankets, {cells} cells: every guess is one of largest posterior, in rationals"
+
+
+def sum_guess(attempt: Attempt) -> str:
+    """D-sum: Bayes guesses of RR-Shuffle, every cell."""
+    draws, cells = attempt.draws, 0
+    for _ in range(6):
+        while True:
+            spec = rounds.rr(draws.integer(2, 7), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20))
+            if _telling(spec, prior := _prior(draws, spec["max_value"] + 1)):
+                break
+        cells += _guess(attempt, spec, prior)
+    return f"6 priors and coins, {cells} cells: every guess is one of largest posterior, in rationals"
+
+
+def _prior(draws: Draws, size: int) -> list[Fraction]:
+    weights = draws.sample(range(1, 60), size)  # all different: no two values are held alike
+    return [Fraction(weight, sum(weights)) for weight in weights]
+
+
+def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
+    """True if no short cut guesses right everywhere: the answer itself, the likelihood alone, the prior alone."""
+    table, everywhere = rounds.likelihoods(spec), range(len(prior))
+    best = [rounds.best_guesses(answer, prior, table) for answer in everywhere]
+    uniform = [Fraction(1, len(prior))] * len(prior)
+    likeliest = [min(rounds.best_guesses(answer, uniform, table)) for answer in everywhere]
+    commonest = max(everywhere, key=lambda value: prior[value])
+    short_cuts = (list(everywhere), likeliest, [commonest] * len(prior))
+    return commonest != 0 and all(
+        any(guess not in right for guess, right in zip(cut, best, strict=True)) for cut in short_cuts
+    )
+
+
+def _guess(attempt: Attempt, spec: dict[str, Any], prior: Sequence[Fraction]) -> int:
+    table = rounds.likelihoods(spec)
+    cells: list[int | None] = attempt.draws.shuffled([*range(len(table)), None])
+    found = attempt.program.call("guess", cells, list(prior), spec)
+    if not isinstance(found, tuple | list) or len(found) != len(cells) or not all(type(each) is int for each in found):
+        raise CheckFailed(f"guess must return one whole number for each of {len(cells)} answers; {WHERE_D}")
+    wrong = [
+        answer
+        for answer, value in zip(cells, found, strict=True)
+        if value not in rounds.best_guesses(answer, prior, table)
+    ]
+    if wrong:
+        told = ", ".join("None" if answer is None else str(answer) for answer in wrong[:4])
+        raise CheckFailed(
+            f"{_named(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} guesses are not the "
+            f"likeliest value, for the answers {told}; {WHERE_D}"
+        )
+    return len(cells)
+
+
+def _named(spec: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in spec.items())

@@ -1,0 +1,104 @@
+"""A student's `link` on the logs of any round that corrupt nodes left: a demo's, or a deployment's in containers.
+
+    python -m shuffledp_labs.lab04_onion.replay lab-4/work.py out/ROUND [--logs FOLDER] [--corrupt 1,2]
+
+A round's folder holds the signed documents and the board; the logs lie in it, or in FOLDER. The claims are compared
+with what the product's own attack finds, since only a simulation knows the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shuffledp_core.errors import ShuffleDPError
+
+if TYPE_CHECKING:
+    from shuffledp_adversary.tracing.trace import Captured
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Claims of a student's `link`.
+
+    Attributes:
+        messages: on the board.
+        proved: of them, what the logs prove.
+        claimed: claims that were made.
+        alike: claims that are also proved, with the same sender.
+    """
+
+    messages: int
+    proved: int
+    claimed: int
+    alike: int
+
+
+def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None) -> Replayed:
+    """Runs `link` of a student's file on a captured round.
+
+    Raises:
+        StudentFault: it failed. UsageError: no log of a node that is asked for.
+    """
+    from shuffledp_adversary.tracing.links import NOBODY, join_logs
+    from shuffledp_core.errors import UsageError
+    from shuffledp_labs.lab04_onion.rounds import plain_logs
+    from shuffledp_labs.student.process import StudentProgram
+
+    wanted = frozenset(captured.logs) if corrupt is None else corrupt
+    if not wanted or not wanted <= captured.logs.keys():
+        raise UsageError(f"there are logs of the nodes {sorted(captured.logs)}, not of {sorted(wanted)}")
+    logs = {position: captured.logs[position] for position in wanted}
+    board = [row.tobytes() for row in captured.board]
+    plain = plain_logs(logs, captured.manifest.geometry.messages_per_user)
+    with (
+        tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as scratch,
+        StudentProgram(work, Path(scratch)) as program,
+    ):
+        claims = list(program.call("link", plain, board, seconds=120.0))
+    proved = join_logs(logs, captured.board).senders.tolist()
+    pairs = list(zip(claims, proved, strict=True))
+    return Replayed(
+        messages=len(board),
+        proved=sum(owner != NOBODY for owner in proved),
+        claimed=sum(claim != NOBODY for claim in claims),
+        alike=sum(claim == owner != NOBODY for claim, owner in pairs),
+    )
+
+
+def _positions(text: str) -> frozenset[int]:
+    try:
+        return frozenset(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"numbers of nodes such as 1,2, not {text!r}") from None
+
+
+def main() -> int:
+    """Prints what was linked; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="replay", description=__doc__.partition("\n")[0])
+    parser.add_argument("work", type=Path, help="the student's work.py")
+    parser.add_argument("folder", type=Path, help="the round's folder, out/ROUND")
+    parser.add_argument("--logs", type=Path, help="folder with the logs, where they are not in the round's")
+    parser.add_argument("--corrupt", type=_positions, help="use the logs of these nodes only, such as 1,2")
+    options = parser.parse_args()
+
+    from shuffledp_adversary.tracing.trace import load_captured
+
+    try:
+        done = replay(options.work, load_captured(options.folder, options.logs), options.corrupt)
+    except ShuffleDPError as error:
+        print(f"replay: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
+        return error.exit_code
+    print(  # noqa: T201 - the answer
+        f"{done.messages} messages; the logs prove {done.proved} senders; link makes {done.claimed} claims, "
+        f"{done.alike} of them proved"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Rounds of lab 4 as the adversary sees them: played in process with real onions, and handed over as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
+from shuffledp_core.onion.geometry import Geometry
+
+if TYPE_CHECKING:
+    from shuffledp_adversary.in_process import Conduct, PlayedRound
+    from shuffledp_labs.instance import Draws
+    from shuffledp_shuffler.corruption import CorruptLog
+
+USERS: Final = 40
+SUM: Final = RRShuffle(max_value=3, randomise=Fraction(1, 2))
+"""Three messages a user."""
+
+NOBODY: Final = -1
+
+PlainLogs = dict[int, dict[str, Any]]
+"""Logs as `work.py` documents them."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One round of the adversary's.
+
+    Attributes:
+        hops: number of nodes.
+        logs: of the corrupt nodes.
+        board: the published messages.
+        truth: the sender of each of them.
+    """
+
+    hops: int
+    logs: PlainLogs
+    board: list[bytes]
+    truth: list[int]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Nodes without a log."""
+        return tuple(position for position in range(1, self.hops + 1) if position not in self.logs)
+
+    @property
+    def what(self) -> str:
+        """For messages: how many nodes, and whose logs are not there."""
+        without = f" without the logs of {', '.join(map(str, self.missing))}" if self.missing else " with all logs"
+        return f"a round over {self.hops} nodes{without}"
+
+
+def played(draws: Draws, hops: int, conduct: Conduct | None = None, users: int = USERS) -> PlayedRound:
+    """A round of users whose answers are drawn; everything in it follows from the draws."""
+    from shuffledp_adversary.in_process import HONEST, plain_messages, play
+
+    geometry = Geometry.of(SUM, "sealed-box", hops)
+    answers = [draws.below(SUM.max_value + 1) for _ in range(users)]
+    return play(geometry, plain_messages(geometry, SUM, answers, draws.bytes), conduct or HONEST, draws.bytes)
+
+
+def seen_by(one: PlayedRound, corrupt: Collection[int]) -> Seen:
+    """What the adversary has of it, with the logs of these nodes."""
+    hops = one.geometry.hops
+    logs = plain_logs({position: one.logs[position] for position in corrupt}, one.geometry.messages_per_user)
+    sender = {message: user for user, own in enumerate(one.messages) for message in own}
+    return Seen(hops, logs, one.board, [sender[message] for message in one.board])
+
+
+def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
+    """Logs of the product's own kind as plain data."""
+    return {
+        position: {
+            "permutation": log.permutation.tolist(),
+            "incoming": [row.tobytes() for row in log.incoming],
+            "outgoing": [row.tobytes() for row in log.outgoing],
+            "messages": messages,
+        }
+        for position, log in sorted(logs.items())
+    }
+
+
+def trails(one: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
+    """For every message of these users: its digest as it left each node. Only where nothing was dropped."""
+    per_user = one.geometry.messages_per_user
+    found = []
+    for place in (user * per_user + number for user in users for number in range(per_user)):
+        trail, at = [], place
+        for position in range(1, one.geometry.hops + 1):
+            at = one.logs[position].permutation.tolist().index(at)
+            trail.append(one.logs[position].outgoing[at].tobytes())
+        found.append(trail)
+    return found
+
+
+def krr(symbols: int, blanket: Fraction) -> dict[str, Any]:
+    """A histogram's mechanism as `work.py` documents it."""
+    return {"mechanism": KRRHistogram.kind, "symbols": symbols, "blanket": blanket}
+
+
+def rr(max_value: int, randomise: Fraction) -> dict[str, Any]:
+    """A sum's mechanism as `work.py` documents it."""
+    return {"mechanism": RRShuffle.kind, "max_value": max_value, "randomise": randomise}
+
+
+def likelihoods(spec: Mapping[str, Any]) -> list[list[Fraction]]:
+    """P(answer | value) as rationals, by row of the answer: the certified law, written down a second time."""
+    if "symbols" in spec:
+        k, other = spec["symbols"], spec["blanket"] / spec["symbols"]
+        return [[other + (1 - spec["blanket"] if value == answer else 0) for value in range(k)] for answer in range(k)]
+    k, flip = spec["max_value"], spec["randomise"] / 2
+    laws = [_ones([1 - flip] * value + [flip] * (k - value)) for value in range(k + 1)]
+    return [[law[answer] for law in laws] for answer in range(k + 1)]
+
+
+def _ones(chances: Sequence[Fraction]) -> list[Fraction]:
+    """The law of the number of ones among independent bits, one bit after the other."""
+    law = [Fraction(1)]
+    for chance in chances:
+        stays, turns = (
+            [mass * (1 - chance) for mass in law] + [Fraction(0)],
+            [Fraction(0)] + [mass * chance for mass in law],
+        )
+        law = [zero + one for zero, one in zip(stays, turns, strict=True)]
+    return law
+
+
+def best_guesses(answer: int | None, prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]) -> set[int]:
+    """All values of the largest posterior."""
+    row = [Fraction(1)] * len(prior) if answer is None else table[answer]
+    scores = [chance * share for chance, share in zip(row, prior, strict=True)]
+    return {value for value, score in enumerate(scores) if score == max(scores)}
+
+
+def success(prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]) -> Fraction:
+    """Chance that the best guess from an answer is right."""
+    return sum(
+        (max(chance * share for chance, share in zip(row, prior, strict=True)) for row in table), start=Fraction(0)
+    )

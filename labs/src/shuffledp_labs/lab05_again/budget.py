@@ -1,0 +1,146 @@
+"""Step E: the accountant's own ledger, behind a line that is cut now and then."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from shuffledp_labs.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shuffledp_accountant.ledger.charges import Account
+    from shuffledp_accountant.ledger.ledger import Ledger
+    from shuffledp_privacy.analysis import Cost
+
+DELTA: Final = 1e-3
+"""δ of one day's certificate and of the budget."""
+
+POPULATION: Final = "class"
+
+MOST_CALLS: Final = 2_000
+
+
+def one_day(users: int) -> Cost:
+    """Cost of one day: a yes/no question to `users` honest users, the truth told with probability 3/4."""
+    from shuffledp_adversary.attacks.views import YES_NO
+    from shuffledp_privacy.analysis import Cost
+    from shuffledp_privacy.bounds import Setting
+
+    return Cost(YES_NO, Setting(users, users, max_distance=1), DELTA)
+
+
+@contextmanager
+def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
+    """The accountant's ledger with one population, on SQLite in a folder of its own.
+
+    A question that is put every day in the same way has its parameters fixed in advance; `adaptive` is the
+    accountant's careful default.
+    """
+    from shuffledp_accountant.ledger.charges import Budget
+    from shuffledp_accountant.ledger.ledger import Ledger
+    from shuffledp_core.clock import system_clock
+    from shuffledp_core.privacy import Composition
+
+    composition = Composition.ADAPTIVE if adaptive else Composition.FIXED
+    with TemporaryDirectory() as folder:
+        budget = Budget(epsilon, DELTA, composition=composition)
+        ledger = Ledger.open(f"sqlite:///{Path(folder) / 'ledger.db'}", {POPULATION: budget}, system_clock)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+
+def days_allowed(epsilon: float, users: int, most: int, *, adaptive: bool = False) -> int:
+    """Number of days that the ledger admits, at most `most`."""
+    with real_ledger(epsilon, adaptive=adaptive) as ledger:
+        door = LedgerDoor(ledger, users, cuts={})
+        for day in range(most):
+            if door.reserve(f"day {day}")[0] == "refused":
+                return day
+    return most
+
+
+@dataclass
+class LedgerDoor:
+    """What the student's campaign is given: `reserve` and `ask`, and what it did with them.
+
+    Attributes:
+        ledger: the accountant's.
+        users: of each round.
+        cuts: for a call of `reserve`, counted from 0: whether the ledger still heard it before the line was cut.
+    """
+
+    ledger: Ledger
+    users: int
+    cuts: dict[int, bool]
+    calls: int = 0
+    refused: bool = False
+    certificates: dict[str, bytes] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def reserve(self, *said: object) -> tuple[str, bytes | str]:
+        """Answers as work.py's `campaign` says."""
+        if len(said) != 1 or not isinstance(said[0], str):
+            raise CheckFailed("reserve takes one text, the id of the round (README, step E)")
+        round_id = said[0]
+        call, self.calls = self.calls, self.calls + 1
+        if self.calls > MOST_CALLS:
+            raise CheckFailed(f"reserve was called {MOST_CALLS} times, and no end is in sight (README, step E)")
+        if self.refused:
+            raise CheckFailed("reserve was called again after a refusal, which is for good (README, step E)")
+        heard = self.cuts.get(call)
+        if heard is False:
+            return "no answer", "the line was cut"
+        found = self._charge(round_id)
+        if isinstance(found, str):
+            self.refused = True
+            return "refused", found
+        if heard:
+            return "no answer", "the line was cut"
+        self.certificates[round_id] = found
+        return "certificate", found
+
+    def ask(self, *said: object) -> None:
+        """Notes the question.
+
+        Raises:
+            CheckFailed: the round has no certificate, or not this one, or was asked before.
+        """
+        if len(said) != 2 or not isinstance(said[0], str) or not isinstance(said[1], bytes):
+            raise CheckFailed("ask takes the id of the round and its certificate, a text and bytes (README, step E)")
+        round_id, certificate = said
+        if round_id not in self.certificates:
+            raise CheckFailed("the question was put in a round that has no certificate yet (README, step E)")
+        if self.certificates[round_id] != certificate:
+            raise CheckFailed("the question was put with another round's certificate (README, step E)")
+        if round_id in self.asked:
+            raise CheckFailed("the question was put twice in one round, for one charge (README, step E)")
+        self.asked.append(round_id)
+
+    def _charge(self, round_id: str) -> bytes | str:
+        from shuffledp_accountant.ledger.charges import Reservation
+        from shuffledp_core.errors import BudgetExceeded
+        from shuffledp_privacy.bounds import epsilon_bounds
+
+        cost = one_day(self.users)
+        epsilon = epsilon_bounds(cost.mechanism, cost.setting, DELTA).certified
+        # The ledger's ids are hex digits of one length; the student's are any text.
+        stored = sha256(round_id.encode()).hexdigest()[:32]
+        try:
+            return self.ledger.reserve(Reservation(stored, POPULATION, "{}", cost, epsilon), _certificate)
+        except BudgetExceeded as refusal:
+            return str(refusal)
+
+
+def _certificate(account: Account) -> bytes:
+    """Stand-in for the signed certificate: the charge's place in the account."""
+    from shuffledp_core.documents.signed import to_json
+
+    return to_json(account.position)

@@ -1,0 +1,277 @@
+"""The checks of lab 5. Each is a sentence about the law of the student's functions, and none knows a solution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab05_again import layers
+from shuffledp_labs.lab05_again.guessing import best_success, drawn_truths, success
+from shuffledp_labs.lab05_again.memory import (
+    Asked,
+    Branch,
+    Law,
+    chance_of_truth,
+    chance_that,
+    joint_law,
+    largest_ratio,
+)
+
+QUESTIONS = (
+    "Do you smoke?",
+    "do you smoke?",
+    "Do you smoke? ",
+    "Do you\nsmoke?",
+    'Do you smoke "now and then"?',
+    "Do you smoke?=1",
+    "Do you smoke?\t0",
+    "Rauchen Sie täglich?",
+    "?",
+)
+"""Different questions that a careless file takes for one."""
+
+
+def check_guess(attempt: Attempt) -> str:
+    """B: the optimum exactly, over all histories."""
+    tried = []
+    for days in (1, 3, 5, 7, 9):
+        truths = drawn_truths(attempt.draws, days)
+
+        def guess(history: tuple[tuple[int, Fraction], ...]) -> int:
+            return _bit(attempt.program.call("guess", history), "guess")
+
+        found, best = success(truths, guess), best_success(truths)
+        if found < best:
+            raise CheckFailed(
+                f"over all {2**days} histories of {days} days, on which the answers are true with probability "
+                f"{_listed(truths)}, your guess is right {float(best - found):.2%} less often than it could be "
+                "(README, step B: how much is one answer worth?)"
+            )
+        tried.append(f"{days}")
+        attempt.progress(f"{2**days} histories of {days} days: right with probability {float(found):.4f}, the optimum")
+    return f"all histories of {', '.join(tried)} days: as often right as can be, exactly"
+
+
+def check_same(attempt: Attempt) -> str:
+    """C: the same question and value, the same answer; each is true as often as stated."""
+    truth = _truth(attempt.draws)
+    one, other = attempt.draws.sample(QUESTIONS, 2)
+    history = (Asked(one, 1), Asked(other, 0), Asked(one, 1), Asked(other, 0), Asked(one, 1))
+    law = _law_of(attempt, history, truth)
+    again = chance_that(law, lambda answers: answers[0] == answers[2] == answers[4] and answers[1] == answers[3])
+    if again != 1:
+        raise CheckFailed(
+            f"asked three times with the same value, with truth {truth}, the answers are all alike with probability "
+            f"{again} only; whoever averages the others still wins (README, step C)"
+        )
+    _truthful(law, history, truth)
+    return f"five answers to two questions, {len(law)} different outcomes: kept for ever, true with probability {truth}"
+
+
+def check_fresh(attempt: Attempt) -> str:
+    """C: answers to different questions are independent of each other."""
+    truth = _truth(attempt.draws)
+    for question in attempt.draws.shuffled(QUESTIONS[1:]):
+        # One value for both: two questions that are taken for one would else still be told apart by it.
+        value = attempt.draws.below(2)
+        history = [Asked(QUESTIONS[0], value), Asked(question, value)]
+        law = _law_of(attempt, history, truth)
+        _truthful(law, history, truth)
+        for answers in product((0, 1), repeat=2):
+            lies = sum(answer != value for answer in answers)
+            distance = law.get(answers, Fraction(0)) - truth ** (2 - lies) * (1 - truth) ** lies
+            if distance:
+                raise CheckFailed(
+                    f"the answers to {_quoted(history)} depend on each other: two of them together are off by "
+                    f"{float(abs(distance)):.4f} from the product of their chances (README, step C: each question has "
+                    "a lie of its own)"
+                )
+    return f"{len(QUESTIONS)} questions that look alike: an answer of its own for each, independent"
+
+
+def check_restart(attempt: Attempt) -> str:
+    """C: what was answered outlives the program."""
+    truth = _truth(attempt.draws)
+    question = attempt.draws.choice(QUESTIONS)
+    history = (Asked(question, 1), Asked(question, 1))
+    law = _law_of(attempt, history, truth, restart_after=0)
+    again = chance_that(law, lambda answers: answers[0] == answers[1])
+    if again != 1:
+        raise CheckFailed(
+            f"after a restart the answer to the same question is the same with probability {again} only: what you keep "
+            "in a variable is gone with the program (README, step C)"
+        )
+    return "ended with SIGKILL between two days: the same answer with probability 1"
+
+
+def check_change(attempt: Attempt) -> str:
+    """C: a changed value shows no more than stated."""
+    truth = _truth(attempt.draws)
+    question = attempt.draws.choice(QUESTIONS)
+    bound = (truth / (1 - truth)) ** 2
+    shows = truth**2 + (1 - truth) ** 2
+    laws: dict[tuple[int, ...], Law] = {}
+    for values in ((0, 1, 0, 1), (1, 0, 1, 0), (0, 0, 1, 0), (1, 1, 0, 1)):
+        history = [Asked(question, value) for value in values]
+        laws[values] = _law_of(attempt, history, truth)
+        _truthful(laws[values], history, truth)
+        _change_hidden(laws[values], values, shows)
+    for values, mirror in (((0, 1, 0, 1), (1, 0, 1, 0)), ((0, 0, 1, 0), (1, 1, 0, 1))):
+        ratio = largest_ratio(laws[values], laws[mirror])
+        if ratio is None or ratio > bound:
+            seen = "without bound" if ratio is None else f"e^ε = {float(ratio):.4g}"
+            raise CheckFailed(
+                f"values {values} against {mirror} with truth {truth}: {seen}, which is more than two answers may cost "
+                "(README, step C: how many different answers may one question ever get?)"
+            )
+    return f"four histories of changing values, truth {truth}: twice the ε of one answer, however often it changes"
+
+
+def check_layers(attempt: Attempt) -> str:
+    """D: the exact laws of both layers."""
+    for size in (1, 2, 3, 4):
+        # Both kinds of bits, as soon as there is room for them.
+        bits = tuple(attempt.draws.shuffled([(place + size) % 2 for place in range(size)]))
+        fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
+        zero, one = _zero_one(attempt.draws)
+        _same_law(attempt, ("keep", bits, fake), layers.kept_law(bits, fake))
+        _same_law(attempt, ("report", bits, zero, one), layers.report_law(bits, zero, one))
+    return "1 to 4 bits, both layers: equal in rationals"
+
+
+def check_odds(attempt: Attempt) -> str:
+    """D: what one report costs, and what the kept answer costs."""
+    for hashes in (1, 2, 3):
+        fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
+        zero, one = _zero_one(attempt.draws)
+        found = attempt.program.call("odds", hashes, fake, zero, one)
+        if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(x, Fraction | int) for x in found):
+            raise CheckFailed(f"odds returns two Fractions, not {found!r:.80}: floats are never exact (README, step D)")
+        for name, mine, right in zip(
+            ("one report", "the kept answer"), found, layers.odds(hashes, fake, zero, one), strict=True
+        ):
+            if mine != right:
+                # Not beyond 1,000,000 %: a student's number may be too large for a float.
+                off = min(abs(mine - right) / right, Fraction(10_000))
+                raise CheckFailed(
+                    f"e^ε of {name} with h = {hashes}, f = {fake}, p = {zero}, q = {one} is off by {float(off):.3%}, "
+                    f"too {'large' if mine > right else 'small'} (README, step D: which report tells most?)"
+                )
+    return "h = 1, 2, 3: both equal to what all reports, one by one, give away"
+
+
+def check_campaign(attempt: Attempt) -> str:
+    """E: the accountant's ledger pays for every day, once, until it refuses."""
+    from shuffledp_labs.lab05_again.budget import LedgerDoor, days_allowed, real_ledger
+
+    seen = []
+    for most in (100, 3):
+        users = attempt.draws.integer(18, 24)
+        epsilon = float(attempt.draws.fraction(Fraction(2), Fraction(3), 4))
+        allowed = days_allowed(epsilon, users, most)
+        # Lines are cut on the first call, on some others, and sometimes on three calls that follow each other.
+        first, run = attempt.draws.choice((True, False)), attempt.draws.integer(2, 4)
+        cuts = {0: first, 1: True, run + 1: False, run + 2: True, run + 3: True}
+        with real_ledger(epsilon) as ledger:
+            door = LedgerDoor(ledger, users, cuts)
+            returned = attempt.program.call("campaign", most, door.reserve, door.ask)
+        where = f"budget {epsilon:g}, {users} users, at most {most} days, {len(cuts)} cut lines"
+        if len(door.asked) != allowed:
+            raise CheckFailed(
+                f"{where}: the question was put on {len(door.asked)} days, {abs(allowed - len(door.asked))} "
+                f"{'fewer than the budget pays for' if len(door.asked) < allowed else 'too many'} (README, step E: "
+                "what has the ledger charged when there was no answer?)"
+            )
+        if returned != len(door.asked):
+            raise CheckFailed(f"{where}: campaign returned {returned!r:.40}, not the number of days it asked on")
+        seen.append(str(allowed))
+    return f"the real ledger, twice: asked on {' and '.join(seen)} days, nothing paid twice"
+
+
+def _law_of(attempt: Attempt, history: Sequence[Asked], truth: Fraction, restart_after: int | None = None) -> Law:
+    """Joint law of the answers; the program is ended after the answer of that number."""
+    label = attempt.draws.bytes(4).hex()
+
+    def play(number: int, coins: Branch) -> tuple[int, ...]:
+        file, answers = f"kept-{label}-{number}", []
+        for day, asked in enumerate(history):
+            found = attempt.program.sample("answer", file, asked.question, asked.value, truth, coins=coins)
+            answers.append(_bit(found, "answer"))
+            if day == restart_after:
+                attempt.program.kill()
+        return tuple(answers)
+
+    # A restart takes time, and whether there is randomness from elsewhere is seen without one.
+    return joint_law(play, 0) if restart_after is not None else joint_law(play)
+
+
+def _truthful(law: Law, history: Sequence[Asked], truth: Fraction) -> None:
+    for day in range(len(history)):
+        found = chance_of_truth(law, history, day)
+        if found != truth:
+            raise CheckFailed(
+                f"answer {day + 1} to {_quoted(history)} is that day's truth with a probability that is off by "
+                f"{float(abs(found - truth)):.4f} (README, step C)"
+            )
+
+
+def _change_hidden(law: Law, values: Sequence[int], most: Fraction) -> None:
+    for day in range(1, len(values)):
+        if values[day] == values[day - 1]:
+            continue
+        shown = chance_that(law, lambda answers: answers[day] != answers[day - 1])  # noqa: B023
+        if shown > most:
+            raise CheckFailed(
+                f"values {tuple(values)}: the change before day {day + 1} shows with probability {float(shown):.4f}, "
+                f"{float(shown - most):.4f} more than between two independent answers (README, step C)"
+            )
+
+
+def _same_law(attempt: Attempt, asked: tuple[Any, ...], wanted: dict[tuple[int, ...], Fraction]) -> None:
+    name, *arguments = asked
+    found = attempt.program.law(name, *arguments)
+    said = f"{name}({', '.join(_said(argument) for argument in arguments)}, coins)"
+    strange = [value for value in found.of if value not in wanted]
+    if strange:
+        raise CheckFailed(f"{said} returned {strange[0]!r:.60}, which is no tuple of as many bits (README, step D)")
+    if found.lost or not found.exact:
+        raise CheckFailed(f"{said} has no rational law: use coins.flip with a Fraction (README, step D)")
+    distances = [abs(chance - Fraction(found.of.get(value, 0))) for value, chance in wanted.items()]
+    distance = sum(distances, start=Fraction(0)) / 2
+    if distance:
+        raise CheckFailed(
+            f"{said} has another law than it should: total variation distance {float(distance):.4f} (README, step D)"
+        )
+
+
+def _bit(found: object, name: str) -> int:
+    if not isinstance(found, int) or found not in {0, 1}:
+        raise CheckFailed(f"{name} returns 0 or 1, not {found!r:.60}")
+    return int(found)
+
+
+def _truth(draws: Draws) -> Fraction:
+    return draws.choice((Fraction(3, 4), Fraction(2, 3), Fraction(3, 5), Fraction(4, 5)))
+
+
+def _zero_one(draws: Draws) -> tuple[Fraction, Fraction]:
+    zero = draws.fraction(Fraction(1, 8), Fraction(4, 8), 8)
+    return zero, draws.fraction(zero + Fraction(1, 8), Fraction(7, 8), 8)
+
+
+def _listed(truths: Sequence[Fraction]) -> str:
+    return ", ".join(map(str, truths))
+
+
+def _quoted(history: Sequence[Asked]) -> str:
+    values = ", ".join(str(asked.value) for asked in history)
+    return f"{', '.join(sorted({repr(asked.question) for asked in history}))} (values {values})"
+
+
+def _said(argument: object) -> str:
+    return str(argument) if isinstance(argument, Fraction) else repr(argument)

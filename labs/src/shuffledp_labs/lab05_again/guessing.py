@@ -1,0 +1,50 @@
+"""Step B: the best guess at a value from independent answers, each true with a probability of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import product
+from math import comb, prod
+
+from shuffledp_labs.instance import Draws
+
+Day = tuple[int, Fraction]
+"""An answer, and the probability that it is the truth."""
+
+STRONGEST = Fraction(19, 20)
+"""How often the one good answer is the truth: it outweighs two of the others, and not eight of them."""
+
+
+def likelihood(value: int, days: Sequence[Day]) -> Fraction:
+    """Probability of these answers from a user who holds `value`."""
+    return prod((truth if answer == value else 1 - truth for answer, truth in days), start=Fraction(1))
+
+
+def histories(truths: Sequence[Fraction]) -> Iterator[tuple[Day, ...]]:
+    """Yields all 2^T histories of answers."""
+    for answers in product((0, 1), repeat=len(truths)):
+        yield tuple(zip(answers, truths, strict=True))
+
+
+def success(truths: Sequence[Fraction], guess: Callable[[tuple[Day, ...]], int]) -> Fraction:
+    """Probability that `guess` is right, exactly, for a value that is 0 or 1 with equal chance."""
+    return sum((likelihood(guess(days), days) for days in histories(truths)), start=Fraction(0)) / 2
+
+
+def best_success(truths: Sequence[Fraction]) -> Fraction:
+    """The largest probability of a right guess: at every history the likelier value."""
+    both = ((likelihood(0, days), likelihood(1, days)) for days in histories(truths))
+    return sum((max(pair) for pair in both), start=Fraction(0)) / 2
+
+
+def majority_success(truth: Fraction, days: int) -> Fraction:
+    """Probability that the majority of an odd number of equally good answers is the truth."""
+    right = range(days // 2 + 1, days + 1)
+    return sum((comb(days, k) * truth**k * (1 - truth) ** (days - k) for k in right), start=Fraction(0))
+
+
+def drawn_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
+    """Draws days of which one good answer outweighs two poor ones, so that counting votes is not the optimum."""
+    weak = [Fraction(draws.integer(12, 14), 20) for _ in range(days - 1)]
+    return tuple(draws.shuffled([*weak, STRONGEST]))

@@ -1,0 +1,139 @@
+"""Step C: the exact joint law of a remembering user's answers to a history of questions.
+
+A history is walked through all answers of the coins, each branch on a file of its own. What the student's program keeps
+elsewhere than in its file then differs between the branches, and shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.student.worker import WIDEST
+
+MOST_BRANCHES = 4_000
+"""Two coins of five sides for each of two questions are 625."""
+
+ELSEWHERE = (
+    "the same questions with the same coins went another way than before: there is randomness, or memory, elsewhere "
+    "than in `coins` and in your file (README, step C)"
+)
+
+REPEATED = 24
+"""Branches that are played a second time."""
+
+Law = dict[tuple[int, ...], Fraction]
+"""Answers of a history, and their probability."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the truth about it on that day."""
+
+    question: str
+    value: int
+
+
+class Branch:
+    """Coins that follow a given branch, and at its end take the first answer each time."""
+
+    def __init__(self, path: list[int], sizes: list[int]) -> None:
+        self.path, self.sizes, self.at = path, sizes, 0
+        self.chance = Fraction(1)
+
+    def below(self, n: int) -> int:
+        """One of 0..n - 1 with equal chance."""
+        if n > WIDEST:
+            raise CheckFailed(
+                f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, step C)"
+            )
+        self.chance /= n
+        return self._step(n)
+
+    def flip(self, p: Fraction) -> bool:
+        """True with probability p."""
+        if p in {0, 1}:
+            return p == 1
+        heads = self._step(2) == 0
+        self.chance *= p if heads else 1 - p
+        return heads
+
+    def flip_exp(self, growth: Fraction) -> bool:
+        """Refused: every answer here is true with a rational probability."""
+        raise CheckFailed(f"flip_exp({growth}) was asked for, but no answer needs it: use flip (README, step C)")
+
+    def _step(self, sides: int) -> int:
+        if self.at == len(self.path):
+            self.path.append(0)
+            self.sizes.append(sides)
+        elif self.sizes[self.at] != sides:
+            raise CheckFailed(ELSEWHERE)
+        self.at += 1
+        return self.path[self.at - 1]
+
+
+Play = Callable[[int, Branch], tuple[int, ...]]
+"""Plays a history in a branch, which has a number of its own: the answers."""
+
+
+def joint_law(play: Play, repeated: int = REPEATED) -> Law:
+    """Law of the answers of a history, over all branches; some branches are played again, and have to end alike.
+
+    Raises:
+        CheckFailed: there are too many branches, or randomness from elsewhere.
+    """
+    law: Law = {}
+    walked: list[tuple[list[int], list[int], tuple[int, ...]]] = []
+    path: list[int] = []
+    sizes: list[int] = []
+    while len(walked) < MOST_BRANCHES:
+        coins = Branch(path, sizes)
+        answers = play(len(walked), coins)
+        if coins.at < len(path):
+            raise CheckFailed(ELSEWHERE)
+        law[answers] = law.get(answers, Fraction(0)) + coins.chance
+        walked.append((path.copy(), sizes.copy(), answers))
+        if not _advance(path, sizes):
+            _play_again(play, walked, repeated)
+            return law
+    raise CheckFailed(
+        f"more than {MOST_BRANCHES} ways through the coins; use coins.flip with a Fraction (README, step C)"
+    )
+
+
+def _advance(path: list[int], sizes: list[int]) -> bool:
+    """Goes on to the next branch; False after the last."""
+    while path and path[-1] == sizes[-1] - 1:
+        path.pop()
+        sizes.pop()
+    if path:
+        path[-1] += 1
+    return bool(path)
+
+
+def _play_again(play: Play, walked: list[tuple[list[int], list[int], tuple[int, ...]]], count: int) -> None:
+    """Plays `count` branches again, all of them in turn, or some of all."""
+    for number in range(count):
+        path, sizes, answers = walked[number * max(1, len(walked) // max(1, count)) % len(walked)]
+        coins = Branch(path.copy(), sizes.copy())
+        if play(len(walked) + number, coins) != answers or coins.at != len(path):
+            raise CheckFailed(ELSEWHERE)
+
+
+def chance_of_truth(law: Law, history: Sequence[Asked], day: int) -> Fraction:
+    """Probability that the answer of that day is the truth of that day."""
+    return sum((p for answers, p in law.items() if answers[day] == history[day].value), start=Fraction(0))
+
+
+def chance_that(law: Law, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
+    """Probability of an event."""
+    return sum((p for answers, p in law.items() if holds(answers)), start=Fraction(0))
+
+
+def largest_ratio(first: Law, second: Law) -> Fraction | None:
+    """e^ε between two laws; None for no bound, where one of them gives answers that the other never does."""
+    if set(first) != set(second):
+        return None
+    return max(max(p / second[answers], second[answers] / p) for answers, p in first.items())

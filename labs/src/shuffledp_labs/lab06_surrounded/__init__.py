@@ -1,0 +1,55 @@
+"""Lab 6, Surrounded: one user among colluding ones, and noise that leaves with those who carry it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab06_surrounded.checks import CHECKS
+
+
+def _show(showing: Showing) -> Path:
+    from shuffledp_labs.lab06_surrounded.show import run
+
+    return run(showing)
+
+
+LAB: Final = Lab(
+    number=6,
+    name="surrounded",
+    title="Surrounded",
+    level=2,
+    minutes=100,
+    predictions=(
+        Prediction(
+            "alone",
+            "1,000 users are certified ε = .30. What is left of it for a user when the other 999 collude?",
+            "number",
+            "nats",
+        ),
+        Prediction(
+            "two_left",
+            "Three values of frequency .5, .3, .2; a message is true with probability .8. Two honest users are left "
+            "of 20, one of them your victim. How often is the best guess at its value right?",
+            "number",
+            "from 0 to 1",
+        ),
+        Prediction(
+            "half_stays",
+            "40 users share one noise that gives ε = .25 to all of them together. Half of them stay away. "
+            "What is ε now?",
+            "choice",
+            choices=("still .25", "about .35", "about .5", "about .8"),
+        ),
+    ),
+    checks=CHECKS,
+    explanations=(
+        "The adversary's accounts sent what they liked, and it did not matter what. Why, and what of the honest users' "
+        "messages is the victim's privacy made of?",
+        "Your plan counts on fewer users than are hoped for. What does this cost when everybody comes, what when "
+        "fewer come than it counts on, and who notices?",
+    ),
+    show=_show,
+    folder=__name__,
+)

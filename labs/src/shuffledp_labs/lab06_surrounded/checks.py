@@ -1,0 +1,291 @@
+"""The checks of lab 6. Guesses are judged in rationals, over every board; plans and policies by the product itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt, Check, CheckFailed
+from shuffledp_labs.lab06_surrounded import policy, rounds
+from shuffledp_labs.lab06_surrounded.guessing import Flood
+from shuffledp_labs.words import short
+
+if TYPE_CHECKING:
+    from shuffledp_core.mechanisms import Spec
+
+USERS = 20
+LEFT = (1, 2, 5)
+"""Honest users of the rounds of step B."""
+
+QUESTIONS = 16
+"""Certificates that step C may ask for: bisection needs 10, a search from either end at least 28."""
+
+ROUNDING = 1e-6
+"""By how much the error of a plan may exceed the least one."""
+
+
+def check_submissions(attempt: Attempt) -> str:
+    """B: one symbol an account, whatever the plan."""
+    floods = [drawn_flood(attempt.draws, left) for left in LEFT]
+    for flood in floods:
+        _submitted(attempt, flood)
+    return f"{len(floods)} plans: {', '.join(str(flood.accounts) for flood in floods)} answers"
+
+
+def _submitted(attempt: Attempt, flood: Flood) -> tuple[int, ...]:
+    answer = attempt.program.call("submissions", flood.plan)
+    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < flood.symbols for one in answer)
+    if not whole or len(answer) != flood.accounts:
+        raise CheckFailed(
+            f"submissions must return {flood.accounts} whole numbers from 0 to {flood.symbols - 1}, one for each of "
+            f"your accounts, not {short(answer)}; see step B"
+        )
+    found: tuple[int, ...] = answer
+    return found
+
+
+def drawn_flood(draws: Draws, left: int) -> Flood:
+    """A round with a prior in which each board has one best guess, and not all the same one."""
+    while True:
+        symbols = draws.integer(3, 4)
+        p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(draws.integer(30, 80), 100)
+        weights = [draws.integer(5, 60) for _ in range(symbols)]
+        prior = tuple(Fraction(weight, sum(weights)) for weight in weights)
+        flood = Flood(USERS, USERS - left, symbols, p, prior)
+        if _telling(flood):
+            return flood
+
+
+def _telling(flood: Flood) -> bool:
+    """True if no board leaves a choice, and none of three wrong rules is always best.
+
+    The rules: the most frequent value; a commonest symbol; every message taken for the victim's.
+    """
+    best = {left: flood.best(left) for left in flood.boards()}
+    if any(len(values) > 1 for values in best.values()):
+        return False
+    likely = max(range(flood.symbols), key=lambda value: flood.prior[value])
+    by_prior = all(values == {likely} for values in best.values())
+    by_board = all(values <= {x for x, n in enumerate(left) if n == max(left)} for left, values in best.items())
+    all_its_own = all(values == {_if_all_were_its_own(flood, left)} for left, values in best.items())
+    return not by_prior and not by_board and not (all_its_own and flood.honest > 1)
+
+
+def _if_all_were_its_own(flood: Flood, left: tuple[int, ...]) -> int:
+    chances = [
+        flood.prior[value] * math.prod(flood.sends(value, symbol) ** count for symbol, count in enumerate(left))
+        for value in range(flood.symbols)
+    ]
+    return chances.index(max(chances))
+
+
+def check_guess(attempt: Attempt) -> str:
+    """B: the best guess on every board that 1, 2 or 5 honest users can leave."""
+    told = []
+    for left in LEFT:
+        flood = drawn_flood(attempt.draws, left)
+        own = _submitted(attempt, flood)
+        drawn = tuple(attempt.draws.below(flood.symbols) for _ in range(flood.accounts))
+        right = Fraction(0)
+        for place, residual in enumerate(flood.boards()):
+            # The accounts' own answers are not always the student's: what is taken away must be what was sent.
+            mine = own if place % 2 else drawn
+            right += _guessed(attempt, flood, residual, mine)
+        told.append(f"{left} honest: right in {float(right):.3f}")
+        if right != flood.success():
+            raise CheckFailed(
+                f"with {left} honest users left, {flood.symbols} symbols, p = {flood.p} and the prior {_shown(flood)} "
+                f"your guesses are right with a probability that is {float(flood.success() - right):.2g} below the "
+                "best; see 'The best guess' in step B"
+            )
+    return "; ".join(told)
+
+
+def _guessed(attempt: Attempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]) -> Fraction:
+    """Probability of this board and a right guess."""
+    board = tuple(count + mine.count(symbol) for symbol, count in enumerate(residual))
+    answer = attempt.program.call("guess", flood.plan, board, mine)
+    if type(answer) is not int or not 0 <= answer < flood.symbols:
+        raise CheckFailed(f"guess must return a value from 0 to {flood.symbols - 1}, not {short(answer)}; see step B")
+    return flood.joint(residual)[answer]
+
+
+def _shown(flood: Flood) -> str:
+    return "(" + ", ".join(str(weight) for weight in flood.prior) + ")"
+
+
+def check_colluding(attempt: Attempt) -> str:
+    """C: what the product certifies for fewer and fewer honest users, with few questions."""
+    cases = attempt.draws.shuffled([_histogram, _histogram, _sum, _hopeless])
+    told = []
+    for number, case in enumerate(cases, 1):
+        attempt.progress(f"round {number} of {len(cases)}")
+        told.append(_check_most(attempt, *case(attempt.draws)))
+    return "; ".join(told)
+
+
+def _histogram(draws: Draws) -> tuple[Spec, int, float]:
+    from shuffledp_core.mechanisms import KRRHistogram
+
+    spec = KRRHistogram(symbols=draws.integer(3, 8), blanket=Fraction(draws.integer(20, 50), 100))
+    return _with_target(draws, spec, draws.integer(200, 400))
+
+
+def _sum(draws: Draws) -> tuple[Spec, int, float]:
+    from shuffledp_core.mechanisms import RRShuffle
+
+    spec = RRShuffle(max_value=1, randomise=Fraction(draws.integer(30, 50), 100))
+    return _with_target(draws, spec, draws.integer(200, 400))
+
+
+def _hopeless(draws: Draws) -> tuple[Spec, int, float]:
+    spec, users, _ = _histogram(draws)
+    return spec, users, _certificate(spec, users)(users) * 0.9
+
+
+def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:
+    """With an ε that some hundred colluding users still leave: neither half of them, nor in proportion."""
+    share = Fraction(draws.choice((*range(15, 46), *range(55, 86))), 100)
+    return spec, users, _certificate(spec, users)(users - int(users * share)) * 1.0001
+
+
+def _certificate(spec: Spec, users: int) -> Callable[[int], float]:
+    from shuffledp_privacy.bounds import Setting, epsilon_bounds
+
+    return lambda honest: epsilon_bounds(spec, Setting(users, honest), 1e-6).certified
+
+
+def _check_most(attempt: Attempt, spec: Spec, users: int, epsilon: float) -> str:
+    certified, asked = _certificate(spec, users), 0
+    instance = f"{spec.kind} with {users} users and epsilon = {epsilon:.4g} at delta = 1e-6"
+
+    def ask(*question: Any) -> float:
+        nonlocal asked
+        asked += 1
+        if asked > QUESTIONS:
+            raise CheckFailed(f"{instance}: more than {QUESTIONS} certificates were asked for; see step C")
+        if len(question) != 1 or type(question[0]) is not int or not 0 <= question[0] <= users:
+            raise CheckFailed(f"{instance}: certified takes one number of honest users, from 0 to {users}; see step C")
+        # Nobody honest: nothing is certified.
+        return certified(question[0]) if question[0] else math.inf
+
+    answer = attempt.program.call("most_colluding", ask, users, epsilon, seconds=60.0)
+    if certified(users) > epsilon:
+        if answer is not None:
+            raise CheckFailed(f"{instance}: an answer where no certificate says so little; see step C")
+        return f"{users} users: none"
+    if type(answer) is not int or not 0 <= answer < users:
+        raise CheckFailed(f"{instance}: not a number of users from 0 to {users - 1}: {short(answer)}; see step C")
+    if certified(users - answer) > epsilon:
+        raise CheckFailed(f"{instance}: your number of colluding users leaves more than epsilon; see step C")
+    if answer + 1 < users and certified(users - answer - 1) <= epsilon:
+        raise CheckFailed(f"{instance}: more users than you say may collude; see step C")
+    return f"{users} users: {answer}, by {asked} certificates"
+
+
+def check_policy(attempt: Attempt) -> str:
+    """D: thirty manifests, each accepted or refused as the client does."""
+    refused = 0
+    for manifest, limits in policy.drawn(attempt.draws):
+        right = policy.accepted(manifest, limits)
+        refused += not right
+        answer = attempt.program.call("accept", manifest, limits)
+        if answer is not right:
+            raise CheckFailed(
+                f"accept says {short(answer)} for the manifest {manifest} under the limits {limits}, and the "
+                "client does not; see step D"
+            )
+    return f"{policy.MANIFESTS} manifests: {refused} refused, the others accepted, as the client does"
+
+
+def check_noise_plan(attempt: Attempt) -> str:
+    """E: the plan runs with those who come, holds for them, and has no more noise than that needs."""
+    draws = attempt.draws
+    for colluding in (0, draws.integer(2, 6)):
+        # Never a whole number of users: rounding up asks for one who does not come.
+        expected, stays = 2 * draws.integer(15, 30) + 1, Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100)
+        came = int(expected * stays)
+        plan = _planned(attempt, expected, stays, colluding)
+        _check_noise_plan(
+            f"{expected} users of whom {stays} come and {colluding} collude", expected, came, colluding, plan
+        )
+    return "both plans run with those who come, hold, and have no needless noise"
+
+
+def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
+    answer = attempt.program.call("noise_plan", expected, stays, colluding)
+    if not isinstance(answer, tuple) or len(answer) != 2 or not all(type(number) is int for number in answer):
+        raise CheckFailed(f"noise_plan must return (min_reports, colluding), not {short(answer)}; see step E")
+    least, counted = answer
+    if not 0 <= counted < least <= expected:
+        raise CheckFailed(
+            f"min_reports must be from 1 to {expected} and colluding below it, not {short(answer)}; see step E"
+        )
+    return least, counted
+
+
+def _check_noise_plan(instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]) -> None:
+    if plan[1] < colluding:
+        raise CheckFailed(f"{instance}: the plan counts on fewer colluding users than there may be; see step E")
+    found = rounds.noise_plan(expected, came, plan, rounds.EPSILON, rounds.DELTA)
+    if not found["runs"]:
+        raise CheckFailed(f"{instance}: the round needs more reports than come, and nothing is published; see step E")
+    if found["certified"] > rounds.EPSILON:
+        raise CheckFailed(f"{instance}: what comes is certified above the plan's epsilon; see step E")
+    least = rounds.noise_plan(expected, came, (came, colluding), rounds.EPSILON, rounds.DELTA)["error"]
+    if found["error"] > least * (1 + ROUNDING):
+        excess = found["error"] / least - 1
+        raise CheckFailed(
+            f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; see step E"
+        )
+
+
+def check_rounds(attempt: Attempt) -> str:
+    """E: a real round that the accounts surround, and a real round that half of its users leave."""
+    draws, spec = attempt.draws, rounds.spec_of_flood()
+    p = 1 - spec.blanket + spec.blanket / spec.symbols
+    weights = draws.shuffled((10, 17, 29, 44))
+    flood = Flood(rounds.USERS, rounds.USERS - 1, spec.symbols, p, tuple(Fraction(one, 100) for one in weights))
+    mine = _submitted(attempt, flood)
+    plan = _planned(attempt, rounds.EXPECTED, Fraction(1, 2), 0)
+    attempt.progress("a system of three nodes: the flooded round, then the round that half of its users leave")
+    flooded, left = rounds.play(mine, draws.below(spec.symbols), plan)
+    if flooded is None or left is None:
+        raise AssertionError("both rounds were asked for")
+    answer = attempt.program.call("guess", flood.plan, flooded.board, mine)
+    sent = tuple(int(symbol == flooded.victim_sent) for symbol in range(spec.symbols))
+    if answer not in flood.best(sent):
+        raise CheckFailed(
+            f"the board of the real round was {flooded.board}, your accounts sent {mine}, the prior is "
+            f"{_shown(flood)} and p = {p}: the guess is not the most probable value; see step B"
+        )
+    if left.reason is not None or not left.holds:
+        raise CheckFailed(
+            f"{rounds.EXPECTED // 2} of {rounds.EXPECTED} users came to the round planned as {plan}, and it "
+            f"{'did not end well: ' + left.reason if left.reason else 'does not hold'}; see step E"
+        )
+    return (
+        f"the victim's message was read off the board, the guess is the best there is; {rounds.EXPECTED // 2} of "
+        f"{rounds.EXPECTED} users: published, certified {left.final:.3f}"
+    )
+
+
+CHECKS = (
+    Check("B-submissions", 5, "submissions has one symbol for each account", check_submissions),
+    Check("B-guess", 20, "guess is the best there is, on every board", check_guess, seconds=120.0),
+    Check("C-colluding", 20, "most_colluding finds the border of a certificate", check_colluding, seconds=240.0),
+    Check("D-policy", 15, "accept does as the client does", check_policy, seconds=60.0),
+    Check("E-plan", 5, "noise_plan counts on those who come", check_noise_plan, seconds=120.0),
+    Check(
+        "E-rounds",
+        10,
+        "both hold in real rounds",
+        check_rounds,
+        ("B-submissions", "B-guess", "E-plan"),
+        system=True,
+        seconds=300.0,
+    ),
+)

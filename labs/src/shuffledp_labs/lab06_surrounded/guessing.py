@@ -1,0 +1,92 @@
+"""The best guess at one honest user among colluding ones: the oracle of step B, by counting and in rationals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, pairwise
+from math import factorial, prod
+from typing import Any, TypeAlias
+
+Counts: TypeAlias = tuple[int, ...]
+"""How often each symbol stands on a board."""
+
+
+@dataclass(frozen=True)
+class Flood:
+    """A round of k-RR in which `accounts` of `users` are the adversary's; the others' values follow the prior."""
+
+    users: int
+    accounts: int
+    symbols: int
+    p: Fraction
+    prior: tuple[Fraction, ...]
+
+    @property
+    def honest(self) -> int:
+        """Users who are left, the victim among them."""
+        return self.users - self.accounts
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The same as the student gets it."""
+        return {
+            "users": self.users,
+            "accounts": self.accounts,
+            "symbols": self.symbols,
+            "p": self.p,
+            "prior": self.prior,
+        }
+
+    def sends(self, value: int, symbol: int) -> Fraction:
+        """Probability that a user who holds `value` sends `symbol`."""
+        return self.p if value == symbol else (1 - self.p) / (self.symbols - 1)
+
+    def boards(self) -> Iterator[Counts]:
+        """All boards of the honest users alone: what can be left when the adversary's messages are taken away."""
+        for bars in combinations(range(self.honest + self.symbols - 1), self.symbols - 1):
+            ends = (-1, *bars, self.honest + self.symbols - 1)
+            yield tuple(right - left - 1 for left, right in pairwise(ends))
+
+    def joint(self, left: Counts) -> tuple[Fraction, ...]:
+        """Probability that the victim holds each value, and that the honest users leave this board. Exact.
+
+        The victim's message is one of the board's; the others are h - 1 draws from what a user sends whose value
+        follows the prior, counted by the multinomial law.
+        """
+        sent = [
+            sum((self.prior[value] * self.sends(value, symbol) for value in range(self.symbols)), Fraction(0))
+            for symbol in range(self.symbols)
+        ]
+        return tuple(
+            self.prior[value]
+            * sum(
+                (
+                    self.sends(value, symbol) * _multinomial(_without(left, symbol), sent)
+                    for symbol in range(self.symbols)
+                    if left[symbol]
+                ),
+                Fraction(0),
+            )
+            for value in range(self.symbols)
+        )
+
+    def best(self, left: Counts) -> frozenset[int]:
+        """The values that are most probable after this board: one of them is the best guess."""
+        chances = self.joint(left)
+        most = max(chances)
+        return frozenset(value for value, chance in enumerate(chances) if chance == most)
+
+    def success(self) -> Fraction:
+        """Probability that the best guess is right. Exact."""
+        return sum((max(self.joint(left)) for left in self.boards()), Fraction(0))
+
+
+def _without(counts: Counts, symbol: int) -> Counts:
+    return (*counts[:symbol], counts[symbol] - 1, *counts[symbol + 1 :])
+
+
+def _multinomial(counts: Counts, chances: list[Fraction]) -> Fraction:
+    ways = factorial(sum(counts)) // prod(map(factorial, counts))
+    return ways * prod((chance**count for chance, count in zip(chances, counts, strict=True)), start=Fraction(1))

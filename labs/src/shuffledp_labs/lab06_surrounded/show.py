@@ -1,0 +1,100 @@
+"""What `lab run 6` shows: how a certificate melts with the honest users, and the student's flood in a real round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from shuffledp_core.mechanisms import Spec
+from shuffledp_labs.errors import NotWritten
+from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab06_surrounded import rounds
+from shuffledp_labs.lab06_surrounded.guessing import Flood
+
+USERS, SYMBOLS, EPSILON, DELTA = 1000, 10, 0.3, 1e-6
+"""The round of the picture: n and k, and the ε and δ that it is certified for with everybody honest."""
+
+WANTED = 1.0
+"""The ε for which the picture asks how many may collude."""
+
+
+def spec() -> Spec:
+    """The picture's mechanism, as the accountant calibrates it."""
+    from shuffledp_privacy.calibration.calibrate import Target, calibrate
+
+    return calibrate("krr-histogram", Target(EPSILON, DELTA, USERS, USERS, symbols=SYMBOLS))
+
+
+def certified(honest: int) -> float:
+    """The picture's certificate for so many honest users; infinite for none."""
+    from shuffledp_privacy.bounds import Setting, epsilon_bounds
+
+    if type(honest) is not int or not 1 <= honest <= USERS:
+        return math.inf
+    return epsilon_bounds(spec(), Setting(USERS, honest), DELTA).certified
+
+
+def draw(colluding: int | None, file: Path) -> None:
+    """Writes the picture: certified ε over the honest users, and the student's border."""
+    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+
+    honest = _steps()
+    curves = [
+        PlottedCurve("certified for so many honest users", Role.CERTIFIED, honest, [certified(one) for one in honest]),
+        PlottedCurve("certified if all are counted as honest", Role.LIMIT, [1, USERS], [certified(USERS)] * 2),
+    ]
+    if colluding is not None:
+        left = USERS - colluding
+        curves.append(
+            PlottedCurve(
+                f"your border for ε = {WANTED:g}: {colluding} may collude",
+                Role.MEASURED,
+                [left],
+                [certified(left)],
+                joined=False,
+            )
+        )
+    title = f"k-RR, {USERS:,} users, k = {SYMBOLS}: what colluding users take away"
+    draw_chart(Chart(title, "honest users", f"ε at δ = {DELTA:g} (nats)", curves), file)
+
+
+def _steps() -> Sequence[int]:
+    return sorted({round(USERS ** (step / 24)) for step in range(25)})
+
+
+def run(showing: Showing) -> Path:
+    """Draws the picture with the student's border, and floods a real round with the student's accounts."""
+    program, picture, colluding = showing.program, showing.out / "honest.png", None
+    try:
+        colluding = program.call("most_colluding", certified, USERS, WANTED, seconds=120.0)
+    except NotWritten:
+        showing.progress("most_colluding is not written yet: the picture has no border (step C)")
+    draw(colluding if type(colluding) is int else None, picture)
+    try:
+        showing.progress(_flooded(showing))
+    except NotWritten:
+        showing.progress("submissions or guess is not written yet: no round to flood (step B)")
+    return picture
+
+
+def _flooded(showing: Showing) -> str:
+    """Plays a real round in which the student's accounts surround one user, and tells what came of it."""
+    program, mechanism = showing.program, rounds.spec_of_flood()
+    p = 1 - mechanism.blanket + mechanism.blanket / mechanism.symbols
+    prior = (Fraction(1, 2), Fraction(1, 4), Fraction(3, 20), Fraction(1, 10))
+    flood = Flood(rounds.USERS, rounds.USERS - 1, mechanism.symbols, p, prior)
+    mine = program.call("submissions", flood.plan)
+    program.call("guess", flood.plan, tuple(mine.count(one) + (one == 0) for one in range(flood.symbols)), mine)
+    value = showing.draws.below(mechanism.symbols)
+    showing.progress("a system of three nodes, 19 accounts of yours, and one user")
+    seen, _ = rounds.play(mine, value, None)
+    if seen is None:
+        raise AssertionError("the round was asked for")
+    answer = program.call("guess", flood.plan, seen.board, mine)
+    sent = tuple(mine.count(one) for one in range(flood.symbols))
+    return (
+        f"the board says {seen.board}, your accounts sent {sent}; you guess "
+        f"{answer}, the user holds {value} and sent {seen.victim_sent} (it is truthful with probability {float(p):.3f})"
+    )

@@ -1,0 +1,135 @@
+"""Lab 7, The node that cheats: tampering, users who notice it, their evidence, and tampering that nobody notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+
+
+def _later(module: str, name: str) -> Callable[[Attempt], str]:
+    """A check of a module that is imported when it runs: the list of labs must not wait for numpy and gRPC."""
+
+    def run(attempt: Attempt) -> str:
+        said: str = getattr(import_module(f"{__name__}.{module}"), name)(attempt)
+        return said
+
+    return run
+
+
+def _show(showing: Showing) -> Path:
+    from shuffledp_labs.lab07_cheats.show import run
+
+    return run(showing)
+
+
+SECONDS: Final = 60.0
+"""Limit of a check without a system; the longest takes some two seconds on an idle machine."""
+
+LAB: Final = Lab(
+    number=7,
+    name="cheats",
+    title="The node that cheats",
+    level=3,
+    minutes=120,
+    predictions=(
+        Prediction(
+            "who_notices",
+            "A node exchanges five onions for its own. Who can notice?",
+            "choice",
+            choices=("the next node", "the analyst", "users who look for their tags", "nobody"),
+        ),
+        Prediction(
+            "copied",
+            "The entry node sends an onion of the victim three times, and nobody looks for repeats. In how many of "
+            "100 rounds does it find the victim's message on the board?",
+            "number",
+            "rounds",
+        ),
+        Prediction(
+            "a_receipt_proves",
+            "A user holds a receipt, and its message is not on the board. What does the receipt prove to a stranger?",
+            "choice",
+            choices=(
+                "that the message was in the envelope",
+                "that an envelope was accepted",
+                "who took the message away",
+            ),
+        ),
+        Prediction(
+            "alone",
+            "1,000 users are certified for ε .30. The entry node turns 999 away. What ε is left for the one who is in?",
+            "number",
+            "nats",
+        ),
+    ),
+    checks=(
+        Check(
+            "B-unnoticed",
+            12,
+            "The answer is another, and no node and no analyst can notice.",
+            _later("checks", "check_unnoticed"),
+            seconds=SECONDS,
+        ),
+        Check(
+            "B-round",
+            8,
+            "In a running system your node tampers, and the round is published.",
+            _later("system", "check_round"),
+            needs=("B-unnoticed",),
+            system=True,
+            seconds=180.0,
+        ),
+        Check(
+            "C-complaints",
+            15,
+            "Every message that is missing, changed or doubled.",
+            _later("checks", "check_complaints"),
+            seconds=SECONDS,
+        ),
+        Check(
+            "C-fair",
+            10,
+            "Nobody complains without a reason.",
+            _later("checks", "check_fair"),
+            needs=("C-complaints",),
+            seconds=SECONDS,
+        ),
+        Check(
+            "D-convict", 10, "Evidence that convinces a stranger.", _later("checks", "check_convict"), seconds=SECONDS
+        ),
+        Check(
+            "D-innocent",
+            10,
+            "No evidence that a stranger would throw out.",
+            _later("checks", "check_innocent"),
+            needs=("D-convict",),
+            seconds=SECONDS,
+        ),
+        Check(
+            "E-crowd",
+            5,
+            "The victim alone, and nobody who could notice.",
+            _later("checks", "check_crowd"),
+            seconds=SECONDS,
+        ),
+        Check(
+            "E-price",
+            5,
+            "The most colluding reports that a plan can allow for.",
+            _later("checks", "check_price"),
+            seconds=SECONDS,
+        ),
+    ),
+    explanations=(
+        "Every count, length, layer and signature was right, and the answer was wrong. Why can no node and no analyst "
+        "notice what your `tamper` does, and why could they not be told enough to notice it?",
+        "Evidence accuses the route, not a node; and against `crowd` there is none at all. What do `colluding` and "
+        "the local guarantee still give the victim? Use the numbers of your own plans.",
+    ),
+    show=_show,
+    folder=__name__,
+)

@@ -1,0 +1,112 @@
+"""How a cheating node asks what to send: one question and one answer over a local connection.
+
+The node is a process of the running system and has the pool; the student's code runs in the grader's sandbox and says
+what goes out. So the node needs no sandbox of its own, and the grader sees every fault of the student's code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from shuffledp_adversary.attacks.exchange.tampering import Pool
+from shuffledp_core.onion.geometry import Geometry
+
+_LONGEST: Final = 16 * 2**20
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's pool, as it travels."""
+
+    geometry: Geometry
+    round_id: str
+    public_keys: list[bytes]
+    position: int
+    records: list[bytes]
+    victim: list[bytes]
+
+    @classmethod
+    def of(cls, pool: Pool) -> Question:
+        """What a pool holds, less what only an attack of the adversary's own needs."""
+        return cls(
+            geometry=pool.geometry,
+            round_id=pool.round_id,
+            public_keys=list(pool.public_keys),
+            position=pool.position,
+            records=pool.records,
+            victim=pool.victim,
+        )
+
+    def pool(self) -> Pool:
+        """The pool again."""
+        return Pool(self.geometry, self.round_id, self.public_keys, self.position, self.records, self.victim)
+
+
+class Answerer:
+    """Answers a node's questions with `answer`, in a thread of its own. Use as an async context manager.
+
+    Attributes:
+        failure: the first exception of `answer`; the node then sends on its honest output.
+    """
+
+    def __init__(self, answer: Callable[[Pool], Sequence[bytes]]) -> None:
+        self.failure: Exception | None = None
+        self._answer = answer
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        """host:port, while it runs."""
+        if self._server is None:
+            raise ValueError("the answerer does not run")
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._asked, "127.0.0.1", 0, limit=_LONGEST)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+        try:
+            question = msgspec.json.decode(await reader.readline(), type=Question)
+            writer.write(msgspec.json.encode(await self._said(question.pool())) + b"\n")
+            await writer.drain()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def _said(self, pool: Pool) -> list[bytes]:
+        try:
+            return list(await asyncio.to_thread(self._answer, pool))
+        except Exception as error:  # noqa: BLE001 - raised again by whoever started the round
+            self.failure = self.failure or error
+            return pool.records
+
+
+async def ask(address: str, pool: Pool) -> list[bytes]:
+    """What to send on in place of the pool's records, by whoever answers at host:port. Raises `OSError`."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=_LONGEST)
+    try:
+        writer.write(msgspec.json.encode(Question.of(pool)) + b"\n")
+        await writer.drain()
+        return msgspec.json.decode(await reader.readline(), type=list[bytes])
+    finally:
+        writer.close()
+        await writer.wait_closed()

@@ -1,0 +1,283 @@
+"""Checks of lab 7: tampering that no node notices, users who do, evidence for strangers, and what nobody notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shuffledp_adversary.attacks.exchange.tampering import Pool
+from shuffledp_adversary.in_process import PlayedRound
+from shuffledp_client.evidence import check_evidence
+from shuffledp_core.errors import DocumentError, EvidenceError
+from shuffledp_labs.errors import CheckFailed, StudentFault, StudentRaised
+from shuffledp_labs.kinds import is_list_of_bytes, kind_of
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab07_cheats.cases import Case, Cases
+from shuffledp_labs.lab07_cheats.documents import BUNDLE, bundled
+from shuffledp_labs.lab07_cheats.instances import (
+    ALPHABET,
+    Cheating,
+    Complaints,
+    cheating,
+    complaints,
+)
+from shuffledp_labs.lab07_cheats.plans import Accountant
+
+PLACES: Final = ((1, 3), (2, 3), (3, 3), (1, 2), (2, 4))
+"""(position, nodes) of the rounds of step B."""
+
+QUESTIONS: Final = 16
+"""Questions to the accountant in step E: enough to halve the range of any round here."""
+
+
+def check_unnoticed(attempt: Attempt) -> str:
+    """B-unnoticed: the answer is another, and counts, lengths, layers and repeats are as in an honest round."""
+    exchanged = 0
+    for position, hops in PLACES:
+        instance = cheating(attempt.draws.child(f"{position} of {hops}"), position, hops)
+        said = tampered_by(attempt, instance)
+        played = instance.played(sending(said))
+        refuse_noticed(played, instance)
+        _require_exchanged(played, instance)
+        exchanged += instance.wanted
+    return f"{len(PLACES)} rounds, {exchanged} messages exchanged, no node noticed"
+
+
+def sending(batch: list[bytes]) -> Callable[[Pool], list[bytes]]:
+    """A tampering that sends this batch, whatever the pool holds."""
+    return lambda _: batch
+
+
+def tampered_by(attempt: Attempt, instance: Cheating) -> list[bytes]:
+    """The student's batch for this round; `CheckFailed` for one that the next party refuses by its length."""
+    said = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
+    return batch_of(said, instance, "tamper gives a list of bytes")
+
+
+def batch_of(said: Any, instance: Cheating, asked: str) -> list[bytes]:
+    """A student's batch, as long as the honest one; else `CheckFailed`."""
+    if not is_list_of_bytes(said):
+        raise CheckFailed(f"{asked}, {instance.title}: it gave {kind_of(said)}; see its docstring in work.py")
+    if len(said) != instance.records:
+        raise CheckFailed(
+            f"no node notices, {instance.title}: {abs(len(said) - instance.records)} records too "
+            f"{'many' if len(said) > instance.records else 'few'} for the counts that all nodes sign; see the handout, "
+            "step B"
+        )
+    width = instance.geometry.record_bytes(instance.position + 1)
+    odd = [len(record) for record in said if len(record) != width]
+    if odd:
+        raise CheckFailed(
+            f"no node notices, {instance.title}: {len(odd)} records are {abs(odd[0] - width)} bytes too "
+            f"{'long' if odd[0] > width else 'short'} for where they go; see the handout, step B, on layers"
+        )
+    return list(said)
+
+
+def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
+    """Raises `CheckFailed` if a node behind dropped something, or the analyst would leave something out."""
+    for position, dropped in played.dropped.items():
+        if dropped:
+            raise CheckFailed(
+                f"no node notices, {instance.title}: node {position} drops {dropped} onions, which repeat or do not "
+                "open, and signs for it; see the handout, step B, on what a node checks"
+            )
+    width = played.geometry.symbol_bytes
+    outside = sum(int.from_bytes(message[:width], "big") >= ALPHABET for message in played.board)
+    repeated = len(played.board) - len({message[width:] for message in played.board})
+    if outside or repeated:
+        raise CheckFailed(
+            f"no node notices, {instance.title}: the analyst leaves out messages, {outside} with a symbol that is "
+            f"none, {repeated} with a tag that stands there already; see the handout, step B"
+        )
+
+
+def _require_exchanged(played: PlayedRound, instance: Cheating) -> None:
+    sent = {message for own in instance.messages for message in own}
+    made = [message for message in played.board if message not in sent]
+    width = played.geometry.symbol_bytes
+    strange = sum(int.from_bytes(message[:width], "big") != instance.symbol for message in made)
+    if len(made) != instance.wanted or strange:
+        raise CheckFailed(
+            f"the answer changes as the adversary wants, {instance.title}: {abs(len(made) - instance.wanted)} messages "
+            f"too {'many' if len(made) > instance.wanted else 'few'} are exchanged, {strange} carry another symbol; "
+            "see the handout, step B"
+        )
+
+
+def check_complaints(attempt: Attempt) -> str:
+    """C-complaints: every message that is missing, changed or doubled, and which of the three."""
+    found = 0
+    for number in range(3):
+        instance = complaints(attempt.draws.child(f"board {number}"))
+        said = _complaints(attempt, instance)
+        for user, due in instance.due.items():
+            own = said.get(user, {})
+            for place, what in due.items():
+                if own.get(place) != what:
+                    told = f"you said {own[place]!r}" if place in own else "you said nothing"
+                    raise CheckFailed(
+                        f"every wronged user complains, {instance.title}: {user}, message {place}: {told}; look for "
+                        "its tag row by row: see the handout, step C"
+                    )
+            found += len(due)
+    return f"3 boards, {found} messages missing, changed or doubled: all found"
+
+
+def check_fair(attempt: Attempt) -> str:
+    """C-fair: no complaint about a message that is there, or of a user who was promised nothing."""
+    quiet = 0
+    for number in range(3):
+        instance = complaints(attempt.draws.child(f"board {number}"))
+        said = _complaints(attempt, instance)
+        for user, own in said.items():
+            for place in own:
+                if place not in instance.due.get(user, {}):
+                    raise CheckFailed(
+                        f"nobody complains without a reason, {instance.title}: {user}, message {place!r}; who holds no "
+                        "receipt for its own envelope was promised nothing: see the handout, step C"
+                    )
+        quiet += len(instance.mine) - len(instance.due)
+    return f"3 boards, {quiet} users without a reason: none complains"
+
+
+def _complaints(attempt: Attempt, instance: Complaints) -> dict[str, dict[Any, Any]]:
+    said = attempt.program.call("check_board", instance.receipts, instance.board, instance.mine)
+    if not isinstance(said, dict) or not all(isinstance(own, dict) for own in said.values()):
+        raise CheckFailed(f"check_board gives a dict of dicts, {instance.title}: see its docstring in work.py")
+    return said
+
+
+def check_convict(attempt: Attempt) -> str:
+    """D-convict: bundles that convict, before a stranger who has the roster and nothing else."""
+    cases = Cases(attempt.draws)
+    guilty = cases.guilty()
+    missing = 0
+    for case in attempt.draws.shuffled(guilty):
+        said = attempt.program.call("evidence", case.kept, case.board)
+        if said is None:
+            raise CheckFailed(
+                f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see the handout, step D"
+            )
+        missing += _convicted(said, case, cases)
+    return f"{len(guilty)} cheated users, {missing} messages: the stranger convicts every time"
+
+
+def _convicted(said: Any, case: Case, cases: Cases) -> int:
+    if not isinstance(said, dict) or set(said) != set(BUNDLE):
+        raise CheckFailed(
+            f"a bundle with exactly what a stranger needs, a user of whom {case.what}: it has "
+            f"{sorted(said) if isinstance(said, dict) else type(said).__name__}; see the docstring of evidence"
+        )
+    secret = case.kept["private_key"]
+    if any(part in (secret, secret.hex()) for part in said.values()):
+        raise CheckFailed(f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this user")
+    try:
+        return check_evidence(bundled(said), cases.roster, case.board).missing
+    except (DocumentError, EvidenceError) as error:
+        raise CheckFailed(
+            f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see the handout, step D"
+        ) from None
+
+
+def check_innocent(attempt: Attempt) -> str:
+    """D-innocent: no bundle where nobody cheated, or where no stranger would see it."""
+    innocent = Cases(attempt.draws).innocent()
+    for case in attempt.draws.shuffled(innocent):
+        if attempt.program.call("evidence", case.kept, case.board) is not None:
+            raise CheckFailed(
+                f"no evidence that falls through, a user of whom {case.what}: you accuse the route all the same, and "
+                "give the report away for nothing; see the handout, step D"
+            )
+    return f"{len(innocent)} users who can show nothing: none accuses"
+
+
+def check_crowd(attempt: Attempt) -> str:
+    """E-crowd: the victim alone among messages of the node's own, and nobody who could complain."""
+    for hops in (2, 3):
+        instance = cheating(attempt.draws.child(f"crowd {hops}"), 1, hops)
+        number = attempt.draws.below(len(instance.messages))
+        _crowded(attempt, instance, number)
+    return "2 rounds: the victim is alone, and nobody holds a receipt for a message that is missing"
+
+
+def _crowded(attempt: Attempt, instance: Cheating, number: int) -> None:
+    owners = instance.owners()
+    victim = list(owners)[number]
+    pool = instance.pool(instance.pool_of_node())
+    said = attempt.program.call("crowd", {**pool, "users": owners, "victim": victim})
+    if not isinstance(said, dict) or set(said) != {"receipts", "records"} or not _names(said["receipts"]):
+        raise CheckFailed(f"crowd gives receipts and records, {instance.title}: see its docstring in work.py")
+    played = instance.played(sending(batch_of(said["records"], instance, "the records of crowd are a list of bytes")))
+    refuse_noticed(played, instance)
+    holders, board = set(said["receipts"]), set(played.board)
+    found = {
+        user: sum(message in board for message in own) for user, own in zip(owners, instance.messages, strict=True)
+    }
+    whole = instance.geometry.messages_per_user
+    wronged = sum(found.get(user, 0) < whole for user in holders)
+    if wronged:
+        raise CheckFailed(
+            f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; see the "
+            "handout, step E"
+        )
+    if victim not in holders or found.pop(victim) < whole:
+        raise CheckFailed(
+            f"the victim takes part as ever, {instance.title}: it has no receipt; see the handout, step E"
+        )
+    if others := sum(found.values()):
+        raise CheckFailed(
+            f"the victim is alone, {instance.title}: {others} messages of other users stand beside its own; see the "
+            "handout, step E"
+        )
+
+
+def _names(receipts: Any) -> bool:
+    return isinstance(receipts, tuple | list) and all(isinstance(user, str) for user in receipts)
+
+
+def check_price(attempt: Attempt) -> str:
+    """E-price: the most colluding reports for a stated ε, by the product's accountant."""
+    draws = attempt.draws
+    prices = []
+    for _ in range(3):
+        accountant = Accountant.drawn(draws)
+        epsilon = accountant.between(draws)
+        asked: list[int] = []
+
+        certified = _asked(accountant, asked)
+        said = attempt.program.call("price", certified, accountant.users, epsilon)
+        title = f"{accountant.users} users, {accountant.spec.kind}, ε {epsilon:.3f}"
+        if len(asked) > QUESTIONS:
+            raise CheckFailed(f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each time")
+        if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said < accountant.users:
+            raise CheckFailed(f"price gives a number of reports, {title}: it gave {said!r}; see its docstring")
+        over = accountant.epsilon(accountant.users - said) > epsilon
+        if over or (said + 1 < accountant.users and accountant.epsilon(accountant.users - said - 1) <= epsilon):
+            what = "ε does not hold with so many" if over else "it holds with more"
+            raise CheckFailed(f"the most colluding reports, {title}: {what}; see the handout, step E")
+        prices.append(said)
+    _refuse_impossible(attempt)
+    return f"3 plans allow for {', '.join(map(str, prices))} colluding reports"
+
+
+def _asked(accountant: Accountant, asked: list[int]) -> Callable[..., float]:
+    """The accountant as the student's function asks it; keeps the questions."""
+
+    def certified(*honest: Any) -> float:
+        if len(honest) != 1 or type(honest[0]) is not int or not 1 <= honest[0] <= accountant.users:
+            raise StudentFault(f"certified(honest) takes one whole number, from 1 to {accountant.users}")
+        asked.append(honest[0])
+        # Beyond the limit the answers cost nobody's time; the check fails for their number.
+        return accountant.epsilon(honest[0]) if len(asked) <= QUESTIONS else 0.0
+
+    return certified
+
+
+def _refuse_impossible(attempt: Attempt) -> None:
+    try:
+        attempt.program.call("price", lambda *honest: 2.0 + 1.0 / len(honest), 100, 1.0)
+    except StudentRaised as error:
+        if error.kind == "ValueError":
+            return
+    raise CheckFailed("a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the docstring")

@@ -1,0 +1,153 @@
+"""What `lab run 7` shows: who notices which tampering, yours among them, and a real round with your node in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
+from shuffledp_adversary.in_process import PlayedRound
+from shuffledp_labs.errors import CheckFailed, NotWritten, StudentFault
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
+from shuffledp_labs.lab07_cheats.system import Order, play
+
+KNOWN: Final = (
+    ("copies an onion", "copy", 1),
+    ("marks an onion", "mark", 1),
+    ("drops onions, signs for it", "drop", 1),
+    ("sends fewer", "shrink", 2),
+    ("sends more", "grow", 2),
+    ("doubles a plain message", "double", 3),
+    ("changes a plain symbol", "alter", 3),
+    ("exchanges the victim's", "substitute", 1),
+)
+"""(words, name in `TAMPERINGS`, position)."""
+
+PARTIES: Final = ("a node behind it", "the analyst", "users who look")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tampering, and the words of each party that noticed; "" where it did not."""
+
+    what: str
+    position: int
+    noticed: tuple[str, str, str]
+
+
+def observed(instance: Cheating, tamper: Callable[[Pool], Sequence[bytes]], what: str) -> Row:
+    """A row: the round with this tampering, seen by all honest parties. Users hold receipts, all of them."""
+    played = instance.played(tamper)
+    return Row(what, instance.position, (_nodes(played), _analyst(played, instance), _users(played)))
+
+
+def _nodes(played: PlayedRound) -> str:
+    dropped = sum(played.dropped.values())
+    return f"drops {dropped}" if dropped else ""
+
+
+def _analyst(played: PlayedRound, instance: Cheating) -> str:
+    # Of a loss that was signed for the analyst knows; of any other the counts are wrong.
+    lost = instance.records - len(played.board) - sum(played.dropped.values())
+    width = played.geometry.symbol_bytes
+    tags = [message[width:] for message in played.board]
+    left_out = sum(
+        tags.count(message[width:]) > 1 or int.from_bytes(message[:width], "big") >= ALPHABET
+        for message in played.board
+    )
+    return "counts wrong" if lost else f"leaves out {left_out}" if left_out else ""
+
+
+def _users(played: PlayedRound) -> str:
+    board = played.board
+    wronged = sum(any(board.count(message) != 1 for message in own) for own in played.messages)
+    return f"{wronged} of {len(played.messages)}" if wronged else ""
+
+
+def known_rows(draws: Draws) -> list[Row]:
+    """Rows of tamperings that ship with the attacks."""
+    rows = []
+    for what, name, position in KNOWN:
+        row = observed(cheating(draws.child(name), position, 3), TAMPERINGS[name], what)
+        if name == "drop":  # in a round of its own its header says so, which the rounds in process do not carry
+            row = replace(row, noticed=(row.noticed[0], "reads it", row.noticed[2]))
+        rows.append(row)
+    return rows
+
+
+def own_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
+    """Rows of the student's two functions."""
+    rows = []
+    for position in (1, 2, 3):
+        instance = cheating(draws.child(f"own {position}"), position, 3)
+        rows.append(
+            observed(instance, lambda pool, own=instance: list(call("tamper", own.pool(pool))), "your tamper")  # type: ignore[misc]
+        )
+    instance = cheating(draws.child("crowd"), 1, 3)
+    owners = instance.owners()
+    said: dict[str, Any] = {}
+
+    def crowded(pool: Pool) -> list[bytes]:
+        said.update(call("crowd", {**instance.pool(pool), "users": owners, "victim": next(iter(owners))}))
+        return list(said["records"])
+
+    row = observed(instance, crowded, "your crowd")
+    played = instance.played(lambda _: list(said["records"]))
+    holders = [own for user, own in zip(owners, played.messages, strict=True) if user in said["receipts"]]
+    return [*rows, replace(row, noticed=(*row.noticed[:2], _users(replace(played, messages=tuple(holders)))))]
+
+
+def run(showing: Showing) -> Path:
+    """Draws the grid; with `tamper` written, plays a real round with it as well."""
+    rows, program = known_rows(showing.draws), showing.program
+    try:
+        rows += own_rows(showing.draws, program.call)
+        order = Order(1 + showing.draws.below(3), 5)
+        showing.progress(f"a real round with your node at position {order.position}")
+        seen, _ = asyncio.run(play(order, lambda pool: list(program.call("tamper", order.pool(pool)))))
+        showing.progress(f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by {seen.by}")
+    except NotWritten as stub:
+        showing.progress(f"{stub}: the picture has the tamperings that ship with the attacks")
+    except (StudentFault, CheckFailed, ValueError, TypeError, KeyError) as fault:
+        showing.progress(f"your own tampering is not in the picture: {fault}")
+    return draw(rows, showing.out / "grid.png")
+
+
+def draw(rows: Sequence[Row], file: Path) -> Path:
+    """Writes the grid."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    from shuffledp_adversary.attacks.picture import Role
+
+    figure = Figure(figsize=(8.6, 1.2 + 0.42 * len(rows)), dpi=140, layout="constrained")
+    axes = figure.subplots()
+    for line, row in enumerate(rows):
+        nobody = not any(row.noticed)
+        for column, words in enumerate(row.noticed):
+            colour = Role.SAFE.value if words else Role.MEASURED.value if nobody else "#f1f2f3"
+            axes.add_patch(Rectangle((column, line), 0.96, 0.9, color=colour, alpha=0.85 if words or nobody else 1.0))
+            axes.text(
+                column + 0.48,
+                line + 0.46,
+                words or ("nobody" if nobody else "–"),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if words or nobody else Role.LIMIT.value,
+            )
+    axes.set(xlim=(0, len(PARTIES)), ylim=(len(rows), 0))
+    axes.set_xticks([column + 0.48 for column in range(len(PARTIES))], PARTIES)
+    axes.set_yticks([line + 0.46 for line in range(len(rows))], [f"{row.what}, node {row.position}" for row in rows])
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_title("Who notices (green), and what nobody notices (orange)", fontsize=12, loc="left", pad=10)
+    figure.savefig(file)
+    return file

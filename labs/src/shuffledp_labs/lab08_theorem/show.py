@@ -1,0 +1,121 @@
+"""What `lab run 8` shows: the student's exact δ(ε) between what is printed and what is certified, and real samplers.
+
+The witness against the printed theorem is played with the client's own sampler, so that theory meets what runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from shuffledp_labs.errors import NotWritten
+from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab08_theorem import statements
+from shuffledp_labs.lab08_theorem.checks import check_witness
+from shuffledp_labs.lab08_theorem.exact import Cell
+
+USERS, SYMBOLS, LOCAL = 6, 3, 2.0
+"""The round of the picture: n, k and ε0."""
+
+SMALL: Cell = (4, 3, Fraction(math.e) / (Fraction(math.e) + 2), Fraction(math.exp(0.2)))
+"""The cell of step A: four users, three symbols, ε0 = 1, ε = .2."""
+
+TRIALS = 20_000
+"""Rounds on each dataset that the client's sampler plays for a witness."""
+
+
+def cell_at(epsilon: float) -> Cell:
+    """The picture's cell at this ε; e^ε and e^ε0 are the floats' own rationals."""
+    odds = Fraction(math.exp(LOCAL))
+    return USERS, SYMBOLS, odds / (odds + SYMBOLS - 1), Fraction(math.exp(epsilon))
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """δ of one cell by each way of counting, from the printed theorem to the certificate."""
+
+    printed: float
+    repaired: float
+    exact: float
+    certified: float
+
+
+def ladder(epsilon: float, worst: Callable[..., Any]) -> Ladder:
+    """The ladder at one ε of the picture's round; `worst` is the student's."""
+    from shuffledp_core.mechanisms import KRRHistogram
+    from shuffledp_privacy.histogram.published import weak_adversary_delta
+
+    cell = cell_at(epsilon)
+    noise = (SYMBOLS * (1 - cell[2]) / (SYMBOLS - 1)).limit_denominator(2**60)
+    return Ladder(
+        float(statements.printed_theorem(*cell)),
+        float(statements.repaired_theorem(*cell)),
+        float(worst(*cell)[0]),
+        weak_adversary_delta(KRRHistogram(symbols=SYMBOLS, blanket=noise), USERS, epsilon),
+    )
+
+
+def draw(worst: Callable[..., Any], file: Path) -> None:
+    """Writes the picture: δ over ε, printed, exact and certified."""
+    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+
+    epsilons = [0.1 * step for step in range(1, 20)]
+    rungs = [ladder(epsilon, worst) for epsilon in epsilons]
+    curves = (
+        PlottedCurve("certified: the privacy blanket", Role.CERTIFIED, epsilons, [rung.certified for rung in rungs]),
+        PlottedCurve("exact, by `worst`", Role.MEASURED, epsilons, [rung.exact for rung in rungs]),
+        PlottedCurve("algebra repaired: one bin only", Role.SAFE, epsilons, [rung.repaired for rung in rungs]),
+        PlottedCurve("Theorem 1 as printed", Role.LIMIT, epsilons, [rung.printed for rung in rungs]),
+    )
+    title = f"k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}: what is printed, and what is true"
+    draw_chart(Chart(title, "ε (nats)", "δ", curves, log=False), file)
+
+
+def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
+    """The frequencies of the witness's event on both datasets, by the client's own sampler."""
+    from shuffledp_adversary.audit.sampling import shuffled_counts
+    from shuffledp_core.mechanisms import KRRHistogram
+    from shuffledp_sim.users.sealing import sealing_pool
+
+    (_, symbols, p, _), first, second, event = witness
+    noise = (symbols * (1 - p) / (symbols - 1)).limit_denominator(2**60)
+    told = {tuple(counts) for counts in event}
+    with sealing_pool() as pool:
+        played = shuffled_counts(KRRHistogram(symbols=symbols, blanket=noise), (first, second), trials, pool)
+    one, other = (sum(tuple(counts) in told for counts in board.tolist()) / trials for board in played)
+    return one, other
+
+
+def played_in_words(witness: tuple[Any, ...], one: float, other: float) -> str:
+    """What the real samplers showed against the printed promise."""
+    promised, growth = float(statements.printed_theorem(*witness[0])), float(witness[0][3])
+    one_bin = float(statements.best_bin(*witness[0]))
+    return (
+        f"The clients' own sampler, {TRIALS:,} rounds on each dataset: your event happened in {one:.4f} and "
+        f"{other:.4f} of them, so that delta is about {one:.4f} - {growth:.4f} * {other:.4f} = "
+        f"{one - growth * other:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints {promised:.4f}, and the best single "
+        f"bin has {one_bin:.4f}."
+    )
+
+
+def run(showing: Showing) -> Path:
+    """Draws the student's picture, and plays their witness against the printed theorem if they have one."""
+    program, picture = showing.program, showing.out / "delta.png"
+    showing.progress("your `worst` at 19 values of epsilon")
+    draw(lambda *cell: program.call("worst", *cell, seconds=60.0), picture)
+    try:
+        witness = program.call("refute", statements.printed_theorem, (SMALL,), seconds=60.0)
+    except NotWritten:
+        showing.progress("refute is not written yet: nothing to play (step D)")
+        return picture
+    if witness is None:
+        showing.progress("refute found no witness against the printed theorem in the cell of step A")
+        return picture
+    check_witness(statements.printed_theorem, (SMALL,), witness, "the printed theorem")
+    showing.progress("the clients' own sampler plays your witness")
+    showing.progress(played_in_words(witness, *play(witness)))
+    return picture

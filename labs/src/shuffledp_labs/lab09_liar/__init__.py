@@ -1,0 +1,54 @@
+"""Lab 9, Catch the liar: an audit with exact intervals, and clients that do not randomise as they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab09_liar.checks import CHECKS
+
+
+def _show(showing: Showing) -> Path:
+    from shuffledp_labs.lab09_liar.show import run
+
+    return run(showing)
+
+
+LAB: Final = Lab(
+    number=9,
+    name="liar",
+    title="Catch the liar",
+    level=2,
+    minutes=110,
+    predictions=(
+        Prediction(
+            "audited",
+            "The true ε of two datasets is .634. What lower bound does an audit with 20,000 rounds on each reach?",
+            "number",
+            "nats",
+        ),
+        Prediction(
+            "equal_laws",
+            "Two laws over 500 outcomes are equal. You choose the event that tells 2,000 samples of each apart best, "
+            "and measure it on the same samples. In how many of 100 repetitions do you 'find' ε > 0?",
+            "number",
+            "repetitions",
+        ),
+        Prediction(
+            "silence",
+            "An audit with a million rounds finds no contradiction to a claimed ε. Is the claim then true?",
+            "choice",
+            choices=("yes", "no", "cannot tell"),
+        ),
+    ),
+    checks=CHECKS,
+    explanations=(
+        "Why does an audit that chooses and measures on the same samples cry wolf on equal laws, although its interval "
+        "is exact?",
+        "An honest client was not accused, and neither was a liar in a thousand. What exactly has your audit shown "
+        "about the clients that it did not name?",
+    ),
+    show=_show,
+    folder=__name__,
+)

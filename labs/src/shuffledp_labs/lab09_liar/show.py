@@ -1,0 +1,89 @@
+"""What `lab run 9` shows: the student's audit of the real client's sampler, as trials grow, below the true ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab09_liar.laws import Pair, shuffled
+
+if TYPE_CHECKING:
+    from shuffledp_core.mechanisms import KRRHistogram
+
+USERS, SYMBOLS, LOCAL, DELTA = 8, 3, 1.0, 0.01
+"""The round of the picture: n, k, ε0 and δ."""
+
+TRIALS = (1_000, 3_000, 10_000, 30_000, 100_000)
+"""Rounds on each dataset at which the audit is asked; the largest are the same rounds and more."""
+
+CONFIDENCE = 0.9
+
+
+def pair() -> Pair:
+    """Exact laws of what is audited."""
+    return shuffled(USERS, SYMBOLS, Fraction(math.exp(LOCAL)), Fraction(DELTA))
+
+
+def certified() -> float:
+    """The accountant's certificate for that round."""
+    from shuffledp_privacy.bounds import Setting, epsilon_bounds
+
+    return epsilon_bounds(_spec(), Setting(USERS, USERS), DELTA).certified
+
+
+def rounds(trials: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The published histograms of real samplers on both datasets, as whole numbers."""
+    from shuffledp_adversary.audit.sampling import shuffled_counts
+    from shuffledp_sim.users.sealing import sealing_pool
+
+    others = (2,) * (USERS - 1)
+    with sealing_pool() as pool:
+        boards = shuffled_counts(_spec(), ((0, *others), (1, *others)), trials, pool)
+    first, second = (board[:, 0] + (USERS + 1) * board[:, 1] for board in boards)
+    return first.tolist(), second.tolist()
+
+
+def audited(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict[int, float]:
+    """The student's bound after each number of trials."""
+    first, second = rounds(most)
+    return {trials: audit(first[:trials], second[:trials], DELTA, CONFIDENCE) for trials in TRIALS if trials <= most}
+
+
+def draw(bounds: dict[int, float], file: Path) -> None:
+    """Writes the picture: bounds over trials, with the true and the certified ε."""
+    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+
+    xs = list(bounds)
+    ends, true = [xs[0], xs[-1]], pair().epsilon
+    curves = (
+        PlottedCurve("certified for every dataset", Role.CERTIFIED, ends, [certified()] * 2),
+        PlottedCurve("true ε of these two datasets", Role.LIMIT, ends, [true] * 2),
+        PlottedCurve("your lower bound", Role.MEASURED, xs, list(bounds.values()), joined=False),
+    )
+    title = f"Audit of k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}, δ = {DELTA:g}, {CONFIDENCE:.0%} confident"
+    draw_chart(Chart(title, "rounds on each dataset", "ε (nats)", curves), file)
+
+
+def _spec() -> KRRHistogram:
+    from shuffledp_core.mechanisms import KRRHistogram
+
+    odds = Fraction(math.exp(LOCAL))
+    return KRRHistogram(symbols=SYMBOLS, blanket=(SYMBOLS / (odds + SYMBOLS - 1)).limit_denominator(2**60))
+
+
+def run(showing: Showing) -> Path:
+    """Audits the real client's sampler with the student's code, and draws the bounds."""
+    picture = showing.out / "audit.png"
+    showing.progress(f"{TRIALS[-1]:,} rounds of {USERS} real samplers on each of two datasets")
+    bounds = audited(lambda *sample: float(showing.program.call("audit", *sample, seconds=120.0)))
+    for trials, bound in bounds.items():
+        showing.progress(f"{trials:,} rounds: epsilon is at least {bound:.3f}")
+    showing.progress(
+        f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets {certified():.3f}"
+    )
+    draw(bounds, picture)
+    return picture

@@ -1,0 +1,162 @@
+"""Step D: the real accountant's ledger, and the same with a fault built in."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.lab05_again.budget import DELTA, POPULATION, one_day
+
+if TYPE_CHECKING:
+    from shuffledp_accountant.ledger.charges import Account
+    from shuffledp_accountant.ledger.ledger import Ledger
+
+FAULTS: Final = ("sound", "overspends", "races", "charges twice", "refunds")
+
+MOST_CALLS: Final = 500
+
+Reply = tuple[str, bytes | str | None]
+
+
+class Sealed:
+    """An accountant whose fault, if it has one, nobody is told."""
+
+    def __init__(self, fault: str, users: int, strict: Ledger, wide: Ledger, file: Path) -> None:
+        """Seals an accountant.
+
+        Args:
+            fault: one of `FAULTS`.
+            users: of every round.
+            strict: the ledger with the budget that is told.
+            wide: a ledger on the same file with a larger one.
+            file: its database.
+        """
+        self._fault = fault
+        self._cost = one_day(users)
+        self._strict, self._wide, self._file = strict, wide, file
+        self._reserved: dict[str, int] = {}
+        self._calls = 0
+
+    def reserve(self, *said: object) -> Reply:
+        """A round of this id."""
+        (name,) = self._names(said, 1)
+        return self._reserve(self._wide if self._fault == "overspends" else self._strict, name)
+
+    def both(self, *said: object) -> tuple[Reply, Reply]:
+        """Two rounds at once."""
+        names = self._names(said, 2)
+        ledger = self._wide if self._fault in {"overspends", "races"} else self._strict
+        replies: list[Reply] = [("refused", "")] * 2
+
+        def ask(place: int) -> None:
+            replies[place] = self._reserve(ledger, names[place])
+
+        threads = [threading.Thread(target=ask, args=(place,)) for place in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return replies[0], replies[1]
+
+    def settle(self, *said: object) -> Reply:
+        """The end of a round whose reports were forwarded."""
+        from shuffledp_accountant.ledger.charges import Settlement
+
+        (name,) = self._names(said, 1)
+        real = Settlement(self._cost.setting.users, self._cost, self._epsilon())
+        return _ended(_reply(lambda: self._strict.settle(_id(name, 0), real, _certificate)))
+
+    def release(self, *said: object) -> Reply:
+        """The end of a round of which nothing was forwarded."""
+        (name,) = self._names(said, 1)
+        if self._fault == "refunds":
+            self._unsettle(name)
+        return _reply(lambda: self._strict.release(_id(name, 0)))
+
+    def spent(self, *said: object) -> float:
+        """ε that is spent."""
+        self._names(said, 0)
+        return self._strict.statement(POPULATION).spent.epsilon
+
+    def _reserve(self, ledger: Ledger, name: str) -> Reply:
+        from shuffledp_accountant.ledger.charges import Reservation
+
+        again = self._reserved.get(name, 0) if self._fault == "charges twice" else 0
+        asked = Reservation(_id(name, again), POPULATION, "{}", self._cost, self._epsilon())
+        reply = _reply(lambda: ledger.reserve(asked, _certificate))
+        if reply[0] == "done":
+            self._reserved[name] = self._reserved.get(name, 0) + 1
+            return "certificate", reply[1]
+        return reply
+
+    def _epsilon(self) -> float:
+        from shuffledp_privacy.bounds import epsilon_bounds
+
+        return epsilon_bounds(self._cost.mechanism, self._cost.setting, DELTA).certified
+
+    def _unsettle(self, name: str) -> None:
+        """Makes a settled round one that may be released: behind the ledger's back, which would not do it."""
+        change = "UPDATE charges SET state = 'reserved', accepted = NULL, final_certificate = NULL WHERE round_id = ?"
+        with closing(sqlite3.connect(self._file)) as database, database:
+            database.execute(change, (_id(name, 0),))
+
+    def _names(self, said: tuple[object, ...], count: int) -> tuple[str, ...]:
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            raise CheckFailed(f"judge made {MOST_CALLS} calls, and no end is in sight (README, step D)")
+        names = tuple(name for name in said if isinstance(name, str))
+        if len(names) != count or len(said) != count:
+            raise CheckFailed(f"judge called a function of {count} round ids with {said!r:.80} (README, step D)")
+        return names
+
+
+@contextmanager
+def sealed(fault: str, users: int, budget: float) -> Iterator[Sealed]:
+    """An accountant on a database of its own, in a folder of its own."""
+    from shuffledp_accountant.ledger.charges import Budget
+    from shuffledp_accountant.ledger.ledger import Ledger
+    from shuffledp_core.clock import system_clock
+    from shuffledp_core.privacy import Composition
+
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        file = Path(folder) / "ledger.db"
+
+        def opened(epsilon: float) -> Ledger:
+            limit = Budget(epsilon, DELTA, composition=Composition.FIXED)
+            ledger = Ledger.open(f"sqlite:///{file}", {POPULATION: limit}, system_clock)
+            stack.callback(ledger.close)
+            return ledger
+
+        yield Sealed(fault, users, opened(budget), opened(1.5 * budget), file)
+
+
+def _reply(do: Callable[[], bytes | None]) -> Reply:
+    from shuffledp_core.errors import ShuffleDPError
+
+    try:
+        return "done", do()
+    except ShuffleDPError as refusal:
+        return "refused", str(refusal)
+
+
+def _ended(reply: Reply) -> Reply:
+    return ("done", None) if reply[0] == "done" else reply
+
+
+def _id(name: str, again: int) -> str:
+    """The ledger's id of a round; the student's is any text."""
+    return sha256(f"{again} {name}".encode()).hexdigest()[:32]
+
+
+def _certificate(account: Account) -> bytes:
+    """Stand-in for the signed certificate: the charge's place in the account."""
+    from shuffledp_core.documents.signed import to_json
+
+    return to_json(account.position)

@@ -1,0 +1,179 @@
+"""The checks of lab 10. None knows a solution: B takes the exact value, C a model, D faults that were built in."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from typing import Final
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab10_spend import together
+from shuffledp_labs.lab10_spend.exact import basic, exact_epsilon, sharper
+from shuffledp_labs.lab10_spend.model import LARGEST_LIFE, Life, Model, drawn_history
+from shuffledp_labs.lab10_spend.trying import Seat, Signer, compare, interrupted
+from shuffledp_labs.student.process import StudentProgram
+
+ROUNDING: Final = 1e-9
+"""Relative slack of every comparison of two ε."""
+
+MOST_EPSILON: Final = 1e9
+"""Above it, as for infinity, nothing is promised."""
+
+KILLS_VARIABLE: Final = "SHUFFLEDP_LAB_KILLS"
+"""Environment variable: how many times C-kill kills the program."""
+
+KILLS: Final = 20
+
+
+def kills() -> int:
+    """How often C-kill kills: 20, or what the environment says; a final grading takes 200."""
+    try:
+        return max(1, int(os.environ.get(KILLS_VARIABLE, "")))
+    except ValueError:
+        return KILLS
+
+
+def check_sound(attempt: Attempt) -> str:
+    """B: never below the exact value, never above the sum."""
+    cases = [
+        ((), 1e-3),
+        ((attempt.draws.integer(2, 9) / 10,), 0.0),
+        *(_drawn_rounds(attempt.draws, most) for most in (1, 2, 3, 8, 30, 100)),
+        ((attempt.draws.integer(60, 90) / 100,) * 100, 1e-3),
+        ((attempt.draws.integer(5, 20) / 1000,) * 60, 0.2),
+        ((attempt.draws.integer(8, 12) / 100,) * 100, 1e-8),
+        ((3.0,) * attempt.draws.integer(3, 9), 1e-2),
+    ]
+    for rounds, delta in cases:
+        found, said = _composed(attempt, rounds, delta), _said(rounds, delta)
+        least, most = exact_epsilon(rounds, delta), basic(rounds)
+        if found < least * (1 - ROUNDING):
+            raise CheckFailed(
+                f"{said}: composed says ε {least - found:.4g} below the truth: a broken promise (README, step B)"
+            )
+        if found > most * (1 + ROUNDING):
+            raise CheckFailed(
+                f"{said}: composed says ε {found - most:.4g} above the plain sum, a bound as well (README, step B)"
+            )
+    return f"{len(cases)} lists of rounds: between the exact value and the sum"
+
+
+def check_sharp(attempt: Attempt) -> str:
+    """B: where many rounds compose to less than their sum, the bound says so."""
+    for most in (30, 60, 100):
+        epsilon = attempt.draws.integer(5, 15) / 100
+        rounds = (epsilon,) * most + (epsilon / 2,) * attempt.draws.integer(10, 30)
+        delta = 10.0 ** -attempt.draws.integer(3, 5)
+        found, wanted = _composed(attempt, rounds, delta), min(basic(rounds), sharper(rounds, delta))
+        if found > wanted * (1 + ROUNDING):
+            raise CheckFailed(
+                f"{_said(rounds, delta)}: composed says ε {found - wanted:.4g} more than the closed form does "
+                "(README, step B: the mean loss and its tail)"
+            )
+    return "three long lists of rounds: at most the sharper closed form"
+
+
+def check_history(attempt: Attempt) -> str:
+    """C: every call answers as the rules say."""
+    count = 0
+    for number in range(3):
+        budget, calls = drawn_history(attempt.draws, 40)
+        model = Model(budget)
+        signer = Signer(attempt.draws.child(f"seals {number}"))
+        seat = Seat(attempt.program, f"history-{number}.db", budget, signer)
+        for place, call in enumerate(calls, start=1):
+            if attempt.draws.below(8) == 0:
+                seat.reopen()
+            compare(seat, model, call, f"history {number + 1}, budget {budget:,}, call {place}")
+        count += len(calls)
+        attempt.progress(f"history {number + 1}: {len(calls)} calls")
+    return f"three histories, {count} calls: as the rules say, and spent() after each"
+
+
+def check_kills(attempt: Attempt) -> str:
+    """C: killed at any moment, the ledger loses nothing that was acknowledged and charges nothing twice."""
+    total = kills()
+    budget = total * LARGEST_LIFE
+    model = Model(budget)
+    # Seals from a stream of their own: how many are made depends on the moment of a kill, and the instance must not.
+    seat = Seat(attempt.program, "killed.db", budget, Signer(attempt.draws.child("seals")))
+    life = Life(attempt.draws, model)
+    for number in range(1, total + 1):
+        where = f"kill {number} of {total}"
+        for _ in range(2):
+            compare(seat, model, life.reservation(), where)
+        # In turn: while it waits for its certificate; some time after it began; in the midst of the end of a round.
+        kind = number % 3
+        call = life.ending() if kind == 0 else life.reservation()
+        seconds = None if kind == 1 else attempt.draws.integer(0, 100) / 10_000
+        interrupted(seat, model, call, seconds, where)
+        compare(seat, model, life.ending(), where)
+        compare(seat, model, life.repetition(), f"{where}: an earlier round")
+        if number % 10 == 0:
+            attempt.progress(f"{number} of {total} kills")
+    return f"{total} times SIGKILL in the midst of a call: nothing lost, nothing charged twice"
+
+
+def check_together(attempt: Attempt) -> str:
+    """C: two programs at once on one file."""
+    budget = attempt.draws.integer(20, 40) * 100_000
+    cost = attempt.draws.integer(1, 5) * 100_000
+    with StudentProgram(attempt.file, attempt.scratch, until=attempt.program.until) as program:
+        first = Seat(attempt.program, "together.db", budget, Signer(attempt.draws.child("first")))
+        second = Seat(program, "together.db", budget, Signer(attempt.draws.child("second")))
+        together.check_same_round(first, second, 0, cost)
+        together.check_room_for_both(first, second, cost, cost)
+        together.check_one_place(first, second, budget, 3 * cost)
+    return "two programs at once: one place granted once, one round charged once, both totals true"
+
+
+def check_judge(attempt: Attempt) -> str:
+    """D: the real accountant and four broken ones, each named."""
+    from shuffledp_labs.lab10_spend.accountants import FAULTS, sealed
+
+    for fault in attempt.draws.shuffled(FAULTS):
+        users, budget = attempt.draws.integer(18, 24), attempt.draws.integer(20, 30) / 10
+        with sealed(fault, users, budget) as accountant:
+            found = attempt.program.call(
+                "judge",
+                budget,
+                accountant.reserve,
+                accountant.both,
+                accountant.settle,
+                accountant.release,
+                accountant.spent,
+                seconds=60.0,
+            )
+        if found not in FAULTS:
+            raise CheckFailed(f"judge returned {found!r:.60}; its answers are {', '.join(FAULTS)} (README, step D)")
+        if found != fault:
+            wrong = "accuses an accountant that is sound" if fault == "sound" else "lets a fault pass, or misnames it"
+            raise CheckFailed(
+                f"budget {budget:g}, {users} users: judge {wrong}; it said {found!r} (README, step D: one experiment "
+                "for each fault, none of which spoils the next)"
+            )
+        attempt.progress(f"an accountant with budget {budget:g}: named")
+    return "the real accountant and four broken ones: each named"
+
+
+def _composed(attempt: Attempt, rounds: tuple[float, ...], delta: float) -> float:
+    found = attempt.program.call("composed", rounds, delta)
+    if not isinstance(found, int | float | Fraction) or not 0 <= found <= MOST_EPSILON:
+        raise CheckFailed(
+            f"{_said(rounds, delta)}: composed returns a finite number, at least 0, not {found!r:.60} (README, step B)"
+        )
+    return float(found)
+
+
+def _drawn_rounds(draws: Draws, most: int) -> tuple[tuple[float, ...], float]:
+    """Draws rounds of up to three different ε, not in order, and a δ."""
+    kinds = [draws.integer(2, 90) / 100 for _ in range(3)]
+    return tuple(draws.choice(kinds) for _ in range(most)), 10.0 ** -draws.integer(1, 8)
+
+
+def _said(rounds: tuple[float, ...], delta: float) -> str:
+    if not rounds:
+        return f"no rounds, δ = {delta:g}"
+    return f"{len(rounds)} rounds of ε {min(rounds):g} to {max(rounds):g}, δ = {delta:g}"

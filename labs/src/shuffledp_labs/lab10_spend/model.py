@@ -1,0 +1,145 @@
+"""Step C: what a ledger of whole numbers has to be, as a model in memory; and drawn histories of calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from shuffledp_labs.instance import Draws
+
+RESERVED: Final = "reserved"
+SETTLED: Final = "settled"
+RELEASED: Final = "released"
+
+
+LARGEST_COST: Final = 600_000
+"""Of a round in a drawn life, in millionths of ε."""
+
+LARGEST_LIFE: Final = 4 * LARGEST_COST
+"""Most that one kill's calls in a life may cost: with so much for each the budget never ends."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a method on a round; `cost` is of `reserve` only."""
+
+    method: str
+    round_id: str
+    cost: int = 0
+
+    def __str__(self) -> str:
+        """As in a program."""
+        cost = f", {self.cost}" if self.method == "reserve" else ""
+        return f"{self.method}({self.round_id!r}{cost})"
+
+
+@dataclass
+class Entry:
+    """A round of the model; `total` is what was spent with it when it was charged, `certificate` None until seen."""
+
+    cost: int
+    total: int
+    state: str = RESERVED
+    certificate: bytes | None = None
+
+
+@dataclass
+class Model:
+    """The ledger, in memory."""
+
+    budget: int
+    rounds: dict[str, Entry] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> int:
+        """What the reserved and the settled rounds cost."""
+        return sum(entry.cost for entry in self.rounds.values() if entry.state != RELEASED)
+
+    def refusal(self, call: Call) -> str:
+        """Why a call is refused; empty if it is not."""
+        entry = self.rounds.get(call.round_id)
+        if call.method == "reserve":
+            return self._reserve_refusal(entry, call.cost)
+        if entry is None:
+            return "an unknown round"
+        other = RELEASED if call.method == "settle" else SETTLED
+        return f"a {other} round" if entry.state == other else ""
+
+    def do(self, call: Call) -> None:
+        """Makes the change of a call that is not refused."""
+        if call.method == "reserve":
+            self.rounds.setdefault(call.round_id, Entry(call.cost, self.spent + call.cost))
+        else:
+            self.rounds[call.round_id].state = SETTLED if call.method == "settle" else RELEASED
+
+    def _reserve_refusal(self, entry: Entry | None, cost: int) -> str:
+        if entry is None:
+            return "" if self.spent + cost <= self.budget else "more than the budget covers"
+        if entry.state == RELEASED:
+            return "a released round"
+        return "" if entry.cost == cost else "a known round at another cost"
+
+
+def drawn_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
+    """Draws a budget and calls on it, in which every rule is met at least once."""
+    costs = [draws.integer(1, 60) * 10_000 for _ in range(4)]
+    budget = sum(costs)
+    a, b, c, d = (f"{name}-{draws.bytes(2).hex()}" for name in ("Monday", "Tuesday", "O'Brien", "Ünal"))
+    e, late = f"late-{draws.bytes(2).hex()}", f"next-{draws.bytes(2).hex()}"
+    must = [
+        Call("settle", a),
+        Call("reserve", a, costs[0]),
+        Call("reserve", a, costs[0]),
+        Call("reserve", a, costs[0] + 1),
+        Call("reserve", b, costs[1]),
+        Call("settle", a),
+        Call("settle", a),
+        Call("release", a),
+        Call("reserve", a, costs[0]),
+        Call("reserve", c, costs[2]),
+        Call("reserve", d, costs[3] + 1),
+        Call("reserve", d, costs[3]),
+        Call("reserve", e, 1),
+        Call("release", b),
+        Call("release", b),
+        Call("settle", b),
+        Call("reserve", b, costs[1]),
+        Call("reserve", late, costs[1]),
+        Call("release", late),
+        Call("release", e),
+    ]
+    names = [a, b, c, d, e, late, *(f"more-{number}" for number in range(3))]
+    free = [_drawn_call(draws, names, costs) for _ in range(length)]
+    return budget, must + free
+
+
+def _drawn_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
+    method = draws.choice(("reserve", "reserve", "settle", "release"))
+    cost = draws.choice(costs) if method == "reserve" else 0
+    return Call(method, draws.choice(names), cost)
+
+
+class Life:
+    """An endless life of a ledger: calls that are not refused, each of which changes something."""
+
+    def __init__(self, draws: Draws, model: Model) -> None:
+        self._draws = draws
+        self._model = model
+        self._number = 0
+
+    def reservation(self) -> Call:
+        """A new round that the budget covers."""
+        self._number += 1
+        return Call("reserve", f"round {self._number}", self._draws.integer(1, LARGEST_COST))
+
+    def ending(self) -> Call:
+        """The end of a round that is reserved."""
+        live = [name for name, entry in self._model.rounds.items() if entry.state == RESERVED]
+        # Released more often than settled, or the budget would soon be gone.
+        return Call(self._draws.choice(("settle", "release", "release")), self._draws.choice(live))
+
+    def repetition(self) -> Call:
+        """A repetition of an acknowledged reservation."""
+        known = [name for name, entry in self._model.rounds.items() if entry.state != RELEASED]
+        name = self._draws.choice(known)
+        return Call("reserve", name, self._model.rounds[name].cost)

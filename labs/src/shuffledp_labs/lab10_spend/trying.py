@@ -1,0 +1,154 @@
+"""Step C: a student's ledger beside the model, call by call, killed or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shuffledp_labs.errors import CheckFailed, StudentRaised, StudentTimeout
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab10_spend.model import Call, Model
+from shuffledp_labs.student.process import Handle, StudentProgram
+
+READ = "(README, step C)"
+
+
+class Killed(Exception):  # noqa: N818 - raised on purpose, in the midst of a call
+    """Raised by `sign`, so that the student's process is killed while it waits."""
+
+
+class Signer:
+    """Makes certificates and remembers what each of them says."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self.issued: dict[bytes, int] = {}
+
+    def sign(self, *said: object) -> bytes:
+        """A certificate of the total that was said; different bytes each time."""
+        if len(said) != 1 or type(said[0]) is not int:
+            raise CheckFailed(f"sign takes one whole number, what is spent with this round; not {said!r:.60} {READ}")
+        certificate = f"{said[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}".encode()
+        self.issued[certificate] = said[0]
+        return certificate
+
+    def killed(self, *said: object) -> bytes:
+        """Signs, and the process is killed before it has the certificate."""
+        self.sign(*said)
+        raise Killed
+
+
+class Seat:
+    """A program that has the ledger of a file open."""
+
+    def __init__(self, program: StudentProgram, file: str, budget: int, signer: Signer) -> None:
+        self.program = program
+        self.signer = signer
+        self._file = file
+        self._budget = budget
+        self._ledger: Handle = program.new("Ledger", file, budget)
+
+    @property
+    def path(self) -> Path:
+        """The ledger's file, as the grader sees it."""
+        return self.program.scratch / self._file
+
+    def reopen(self) -> None:
+        """Opens the file again, in a fresh process where the old one was killed."""
+        self._ledger = self.program.new("Ledger", self._file, self._budget)
+
+    def do(self, call: Call, sign: Any = None, seconds: float = 10.0) -> object:
+        """Makes a call. Raises `StudentRaised` where the ledger does."""
+        arguments = [call.cost, sign or self.signer.sign] if call.method == "reserve" else []
+        return self.program.method(self._ledger, call.method, call.round_id, *arguments, seconds=seconds)
+
+    def spent(self) -> int:
+        """What the ledger says is spent."""
+        found = self.program.method(self._ledger, "spent")
+        if type(found) is not int:
+            raise CheckFailed(f"spent() returns a whole number, not {found!r:.40} {READ}")
+        return found
+
+
+def refused(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
+    """Makes a call: whether it was refused, and what it returned."""
+    try:
+        return False, seat.do(call)
+    except StudentRaised as raised:
+        if raised.kind != "ValueError":
+            raise CheckFailed(f"{where}: {call} broke down: {raised} {READ}") from None
+        return True, None
+
+
+def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
+    """Makes a call on the ledger and on the model; both have to answer alike, and to have spent alike."""
+    why = model.refusal(call)
+    no, returned = refused(seat, call, where)
+    if no and not why:
+        raise CheckFailed(f"{where}: {call} was refused, and no rule forbids it {READ}")
+    if why and not no:
+        raise CheckFailed(f"{where}: {call} was not refused, and it is for {why} {READ}")
+    if not why:
+        model.do(call)
+        if call.method == "reserve":
+            check_certificate(seat.signer, model, call, returned, where)
+    check_spent(seat, model, f"{where}: after {call}")
+
+
+def check_certificate(signer: Signer, model: Model, call: Call, returned: object, where: str) -> None:
+    """The certificate is the first one's again, or a new one that says the right total."""
+    entry = model.rounds[call.round_id]
+    if not isinstance(returned, bytes) or returned not in signer.issued:
+        raise CheckFailed(f"{where}: {call} returned {returned!r:.60}, which `sign` never made {READ}")
+    if entry.certificate is not None and returned != entry.certificate:
+        raise CheckFailed(f"{where}: {call} returned another certificate than before {READ}")
+    off = signer.issued[returned] - entry.total
+    if off:
+        raise CheckFailed(f"{where}: the certificate of {call} says a total that is off by {off:+,} millionths {READ}")
+    entry.certificate = returned
+
+
+def check_spent(seat: Seat, model: Model, where: str) -> None:
+    """The ledger has spent what the model has."""
+    off = seat.spent() - model.spent
+    if off:
+        raise CheckFailed(f"{where}, spent() is off by {off:+,} millionths {READ}")
+
+
+def interrupted(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
+    """Kills the program in the midst of a call: while it waits for `sign`, or after some seconds.
+
+    After a restart the change was made, or it was not; made again, it is there once.
+    """
+    try:
+        returned = seat.do(call, seat.signer.killed) if seconds is None else seat.do(call, seconds=seconds)
+    except (Killed, StudentTimeout):
+        acknowledged = False
+    else:
+        acknowledged = True
+        model.do(call)
+        if call.method == "reserve":
+            check_certificate(seat.signer, model, call, returned, where)
+    seat.program.kill()
+    seat.reopen()
+    if not acknowledged:
+        _settle_doubt(seat, model, call, where)
+    check_spent(seat, model, f"{where}: killed in the midst of {call} and started again")
+    compare(seat, model, call, f"{where}: killed in the midst of {call}, started again, asked again")
+
+
+def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
+    """Either all of the change was made, or nothing of it: the model follows what the ledger says is spent."""
+    before, found = model.spent, seat.spent()
+    # A round that ends keeps its charge or gives all of it back.
+    change = {"reserve": call.cost, "settle": 0}.get(call.method)
+    if change is None:
+        change = -model.rounds[call.round_id].cost
+    if found == before:
+        return
+    if found != before + change:
+        raise CheckFailed(
+            f"{where}: killed in the midst of {call} and started again, spent() has changed by {found - before:+,}: "
+            f"neither nothing nor all of the call {READ}"
+        )
+    model.do(call)

@@ -1,0 +1,72 @@
+"""The prediction that comes before the first run: any counts, and it is kept as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from shuffledp_core.files import write_atomic
+from shuffledp_labs.errors import LabUsageError
+from shuffledp_labs.lab import Lab, Prediction
+
+FILE: Final = "predict.toml"
+KEPT: Final = Path(".lab", "predictions.json")
+MAX_FILE: Final = 2**16
+
+
+def keep(folder: Path, lab: Lab) -> dict[str, Any]:
+    """The predictions that were made before the first run; keeps those of the file when none are kept yet.
+
+    Raises:
+        LabUsageError: a question has no answer yet, or one of another kind; the message names it.
+    """
+    kept = folder / KEPT
+    if kept.is_file():
+        return kept_of(folder)["answers"]  # type: ignore[no-any-return]
+    answers = answered(folder, lab)
+    kept.parent.mkdir(exist_ok=True)
+    digest = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
+    write_atomic(kept, json.dumps({"digest": digest, "answers": answers}, indent=1).encode())
+    return answers
+
+
+def kept_of(folder: Path) -> dict[str, Any]:
+    """What is kept: the digest of the file at the first run, and its answers."""
+    try:
+        found: dict[str, Any] = json.loads((folder / KEPT).read_bytes())
+    except (OSError, ValueError):
+        raise LabUsageError(f"{folder / KEPT} cannot be read: erase it, and predict again") from None
+    return found
+
+
+def answered(folder: Path, lab: Lab) -> dict[str, Any]:
+    """The answers in a folder's predict.toml. Errors as `keep`."""
+    file = folder / FILE
+    try:
+        if file.stat().st_size > MAX_FILE:
+            raise LabUsageError(f"{file} is too long for a few predictions")
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabUsageError(f"{file} cannot be read ({error.strerror}): `shuffledp lab start` makes it") from None
+    except ValueError as error:  # TOML's and UTF-8's errors are such
+        raise LabUsageError(f"{file} is not TOML: {error}") from None
+    return {asked.key: _answer(file, asked, told.get(asked.key)) for asked in lab.predictions}
+
+
+def _answer(file: Path, asked: Prediction, answer: Any) -> Any:
+    if answer is None or answer == "":
+        raise LabUsageError(f"{file}: predict first, `{asked.key}` has no answer yet ({asked.question})")
+    good = {
+        "number": type(answer) in {int, float} and math.isfinite(answer),
+        "choice": answer in asked.choices,
+        "text": type(answer) is str,
+    }[asked.kind]
+    if not good:
+        number = f"a number without quotes and unit, such as `{asked.key} = 12.5`"
+        wanted = {"number": number, "choice": f"one of: {'; '.join(asked.choices)}", "text": "a text in quotes"}
+        raise LabUsageError(f"{file}: `{asked.key}` has to be {wanted[asked.kind]}, not {str(answer)[:80]!r}")
+    return answer

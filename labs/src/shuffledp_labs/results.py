@@ -1,0 +1,79 @@
+"""What came of a lab's checks: the file that `check` and `grade` write, after every check."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from shuffledp_core.files import write_atomic
+from shuffledp_labs.errors import LabUsageError
+
+Outcome = Literal["passed", "failed", "not-reached", "left-out", "error"]
+
+
+class CheckResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came of one check.
+
+    Attributes:
+        name: of the check.
+        points: those it gave.
+        of: those it can give.
+        outcome: "error" is a fault of the grader or the machine, "left-out" was not asked for.
+        message: what was seen, or what is wrong and where to read.
+        seconds: how long it took.
+    """
+
+    name: str
+    points: int
+    of: int
+    outcome: Outcome
+    message: str
+    seconds: float
+
+
+class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came of all checks of one run.
+
+    Attributes:
+        lab: its number.
+        student: as they were enrolled; "" in practice.
+        nonce: in hex; with the key, it draws the same instance again.
+        digest: SHA-256 of work.py, in hex.
+        points: of all checks, of 75.
+        checks: in order.
+        box: the sandbox that the program ran in.
+        finished: whether all checks that were asked for have run.
+    """
+
+    lab: int
+    student: str
+    nonce: str
+    digest: str
+    points: int
+    checks: tuple[CheckResult, ...]
+    box: str = ""
+    finished: bool = False
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write_result(file: Path, result: LabResult) -> None:
+    """Writes a result, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+
+
+def read_result(file: Path) -> LabResult:
+    """Reads a result."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=LabResult)
+    except FileNotFoundError:
+        raise LabUsageError(f"{file} is not there: run `shuffledp lab check` first") from None
+    except msgspec.MsgspecError as error:
+        raise LabUsageError(f"{file} is not a result of a lab: {error}") from None

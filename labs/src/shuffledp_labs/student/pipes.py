@@ -1,0 +1,223 @@
+"""The running process of a student's program: bytes in and out, with a clock, and what it may take of the machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.errors import LabError, StudentDied, StudentTimeout
+from shuffledp_labs.student import sandbox, wire
+
+READY_SECONDS: Final = 60.0
+"""For the sandbox and the interpreter, on a busy machine."""
+
+MAX_PRINTED: Final = 16 * sandbox.MIB
+"""Most that a program may print, in bytes; the last `KEPT` of them can be shown."""
+
+KEPT: Final = 4000
+
+_LOOK: Final = 0.25
+"""Seconds between looks at what a program has written to its folder."""
+
+_CHUNK: Final = 2**16
+
+SCRATCH: Final = "shuffledp-lab-"
+"""How the names of folders begin that are made for a check, in the system's folder for temporary files."""
+
+_working: list[str] = []
+"""The box that worked before in this process."""
+
+
+class BoxError(LabError):
+    """A sandbox did not start here."""
+
+
+def started(scratch: Path) -> Process:
+    """A process in the best box that works here, ready for requests."""
+    boxes = _working or sandbox.available()
+    for box in boxes:
+        process = Process(box, scratch)
+        try:
+            process.confine()
+        except (StudentDied, StudentTimeout) as error:
+            process.close()
+            if box == boxes[-1]:
+                said = process.printed.strip() or str(error)
+                raise BoxError(
+                    f"no process of a student's can be started here ({said}): run `shuffledp lab doctor`"
+                ) from None
+            continue
+        except BaseException:
+            process.close()
+            raise
+        _working[:] = [box]
+        return process
+    raise AssertionError("some box is always available")
+
+
+def _own(scratch: Path) -> str:
+    """A folder that a keeper may erase after a killed grader: one that was made for a check, and no other."""
+    return str(scratch) if scratch.name.startswith(SCRATCH) and scratch.parent == Path(tempfile.gettempdir()) else ""
+
+
+class Process:
+    """A keeper, a sandbox and in it the worker; `close` ends all three."""
+
+    def __init__(self, box: str, scratch: Path) -> None:
+        self._start = sandbox.start(box, scratch)
+        self._scratch = scratch
+        self._buffer = bytearray()
+        self._said = bytearray()
+        self._said_bytes = 0
+        self._looked = math.inf  # nothing of the student's runs before `confine` has ended
+        hold, self._control = os.pipe()  # its end tells the keeper that the grader has gone
+        try:
+            self._keeper = subprocess.Popen(  # noqa: S603 - the grader's own command
+                [
+                    sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")),
+                    str(hold), str(self._start.ended_by), _own(scratch), *self._start.command,
+                ],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                pass_fds=(hold,), cwd=self._start.cwd, env=self._start.variables, start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            os.close(self._control)
+            raise
+        finally:
+            os.close(hold)
+        assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr  # noqa: S101, PT018 - pipes, above
+        self._in, self._out, self._err = self._keeper.stdin, self._keeper.stdout, self._keeper.stderr
+        for stream in (self._in, self._out, self._err):
+            os.set_blocking(stream.fileno(), False)
+        self._poll = select.poll()
+        self._poll.register(self._out, select.POLLIN)
+        self._poll.register(self._err, select.POLLIN)
+
+    @property
+    def box(self) -> str:
+        """Which sandbox this is."""
+        return self._start.box
+
+    @property
+    def printed(self) -> str:
+        """The end of what was printed."""
+        return self._said.decode(errors="replace")
+
+    def confine(self) -> None:
+        """Sets the limits, before any code of the student's is there."""
+        deadline = time.monotonic() + READY_SECONDS
+        self.send(wire.pack({**sandbox.LIMITS, "user": self._start.user}), deadline)
+        with suppress(wire.WireError):
+            if wire.unpack(self.receive(deadline)) == ("ready",):
+                self._looked = 0.0
+                return
+        raise StudentDied("the sandbox did not start")
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Writes a frame."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._in.fileno(), rest) :]
+            except BlockingIOError:
+                self._poll.register(self._in, select.POLLOUT)
+                try:
+                    self._wait(deadline)
+                finally:
+                    self._poll.unregister(self._in)
+            except BrokenPipeError:
+                self._ended()
+
+    def receive(self, deadline: float) -> bytes:
+        """The body of the next frame."""
+        try:
+            size = wire.length(self._exactly(wire.HEAD_BYTES, deadline))
+        except wire.WireError as error:
+            raise StudentDied(f"its answer is too large: {error}") from None
+        return self._exactly(size, deadline)
+
+    def close(self) -> None:
+        """Ends the process and everything it started, and waits until it has ended."""
+        self._let_go()
+        self._in.close()
+        self._keeper.wait()
+        self._drain()
+        self._out.close()
+        self._err.close()
+
+    def _let_go(self) -> None:
+        """Tells the keeper to end everything."""
+        if self._control >= 0:
+            with suppress(OSError):
+                os.write(self._control, b".")
+            os.close(self._control)
+            self._control = -1
+
+    def _exactly(self, size: int, deadline: float) -> bytes:
+        while len(self._buffer) < size:
+            self._wait(deadline)
+            try:
+                chunk = os.read(self._out.fileno(), _CHUNK)
+            except BlockingIOError:
+                continue
+            if not chunk:
+                self._ended()
+            self._buffer += chunk
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _wait(self, deadline: float) -> None:
+        """Waits until something can be read or written; takes in what is printed meanwhile."""
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise StudentTimeout("it took longer than it may: is there a loop that does not end?")
+            ready = self._poll.poll(1000 * min(left, _LOOK))
+            self._look()
+            if any(number == self._err.fileno() for number, _ in ready):
+                self._drain()
+            if any(number != self._err.fileno() for number, _ in ready):
+                return
+
+    def _drain(self) -> None:
+        """Takes in what was printed."""
+        while True:
+            try:
+                chunk = os.read(self._err.fileno(), _CHUNK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                with suppress(KeyError):
+                    self._poll.unregister(self._err)
+                return
+            self._said_bytes += len(chunk)
+            self._said = (self._said + chunk)[-KEPT:]
+            if self._said_bytes > MAX_PRINTED and self._keeper.returncode is None:
+                raise StudentDied(
+                    f"it printed more than {MAX_PRINTED // sandbox.MIB} MiB: take the print out of the loop"
+                )
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now < self._looked + _LOOK:
+            return
+        self._looked = now
+        if sandbox.weight(self._scratch) > sandbox.MAX_SCRATCH:
+            raise StudentDied(f"it wrote more than {sandbox.MAX_SCRATCH // sandbox.MIB} MiB into its folder")
+
+    def _ended(self) -> None:
+        """The pipe is closed: says how the process ended."""
+        self._let_go()
+        code = self._keeper.wait()
+        how = "it ended itself" if code in {0, 1} else f"it was ended (code {code})"
+        hint = "for memory, time or by a crash" if code > 128 else "by exit() or os._exit()"
+        raise StudentDied(f"its process is gone in the midst of a call: {how}, {hint}")

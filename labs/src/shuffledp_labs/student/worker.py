@@ -1,0 +1,358 @@
+"""The process that a student's program runs in: started alone, inside the sandbox, with the standard library only.
+
+Standard input and output carry frames; what the student prints goes to standard error. The first frame is the
+limits, the second the program's source. Requests are answered one after another until the pipe ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import math
+import os
+import sys
+import types
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+if TYPE_CHECKING or __package__:
+    from shuffledp_labs.student import wire
+else:  # alone in the sandbox, where the package is not
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib imports slowly
+    import wire
+
+FILE: Final = "work.py"
+WIDEST: Final = 4096
+"""Most values of one draw whose branches are walked."""
+
+
+class Cut(BaseException):
+    """This branch is lighter than the grader follows; no student's `except Exception` catches it."""
+
+
+class Pipe:
+    """Frames to and from the grader."""
+
+    def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
+        self._source = source
+        self._sink = sink
+        self._objects: list[Any] = []
+
+    def send(self, *parts: Any) -> None:
+        """Sends one frame; `wire.WireError` when a part cannot cross, and then nothing is sent."""
+        self._sink.write(wire.pack(list(parts)))
+        self._sink.flush()
+
+    def receive(self) -> Any:
+        """The next request; leaves when the grader has gone."""
+        head = self._source.read(wire.HEAD_BYTES)
+        if len(head) < wire.HEAD_BYTES:
+            os._exit(0)
+        return wire.unpack(self._source.read(wire.length(head)), self._marked, lists=True)
+
+    def ask(self, *question: Any) -> Any:
+        """Asks the grader in the midst of a call."""
+        self.send(*question)
+        return self.receive()
+
+    def keep(self, thing: Any) -> int:
+        """The handle of an object that stays here."""
+        self._objects.append(thing)
+        return len(self._objects) - 1
+
+    def _marked(self, tag: str, content: Any) -> Any:
+        if tag == "function":
+            return self._remote(content)
+        if tag == "handle":
+            return self._objects[content]
+        return wire.Marked(tag, content)
+
+    def _remote(self, number: int) -> Callable[..., Any]:
+        def function(*arguments: Any) -> Any:
+            return self.ask("callback", number, list(arguments))
+
+        return function
+
+
+class AskedCoins:
+    """Coins that the grader answers, one question after another."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    def below(self, n: int) -> int:
+        """A uniform whole number from 0 to n - 1."""
+        return int(self._pipe.ask("coin", "below", checked_below(n)))
+
+    def flip(self, p: Fraction) -> bool:
+        """True with probability p."""
+        return bool(self._pipe.ask("coin", "flip", checked_flip(p)))
+
+    def flip_exp(self, g: Fraction) -> bool:
+        """True with probability e^-g."""
+        return bool(self._pipe.ask("coin", "flip_exp", checked_exp(g)))
+
+
+class WalkedCoins:
+    """Coins of one branch: the answers given, then the first possible one; remembers what it was asked."""
+
+    def __init__(self, path: list[int], floor: float) -> None:
+        self._path = path
+        self._floor = floor
+        self._mass = 1.0
+        self.asked: list[list[Any]] = []
+
+    def below(self, n: int) -> int:
+        """See AskedCoins."""
+        n = checked_below(n)
+        return self._answer("below", n, lambda _: 1 / n)
+
+    def flip(self, p: Fraction) -> bool:
+        """See AskedCoins."""
+        p = checked_flip(p)
+        return bool(self._answer("flip", p, lambda side: float(p if side else 1 - p)))
+
+    def flip_exp(self, g: Fraction) -> bool:
+        """See AskedCoins."""
+        g = checked_exp(g)
+        truth = math.exp(-g)
+        return bool(self._answer("flip_exp", g, lambda side: truth if side else -math.expm1(-g)))
+
+    def _answer(self, kind: str, argument: Any, weight: Callable[[int], float]) -> int:
+        if self._mass < self._floor:
+            raise Cut
+        at = len(self.asked)
+        self.asked.append([kind, argument])
+        if kind == "below" and argument > WIDEST:
+            raise Cut
+        answer = self._path[at] if at < len(self._path) else next(side for side in range(2) if weight(side) > 0)
+        self._mass *= weight(answer)
+        if self._mass < self._floor:
+            raise Cut
+        return answer
+
+
+def checked_below(n: Any) -> int:
+    """The bound of a draw, or what is wrong with it."""
+    if isinstance(n, float) or n != int(n) or n < 1:
+        raise ValueError(f"coins.below(n) takes a whole number n of at least 1, not {n!r}")
+    return int(n)
+
+
+def checked_flip(p: Any) -> Fraction:
+    """The probability of a flip, or what is wrong with it."""
+    exact = Fraction(p)
+    if not 0 <= exact <= 1:
+        raise ValueError(f"coins.flip(p) takes a probability from 0 to 1, not {p!r}")
+    return exact
+
+
+def checked_exp(g: Any) -> Fraction:
+    """The exponent of a flip, or what is wrong with it."""
+    exact = Fraction(g)
+    if exact < 0:
+        raise ValueError(f"coins.flip_exp(g) takes g of at least 0, not {g!r}: it is true with probability e^-g")
+    return exact
+
+
+class Chance:
+    """Notices randomness that a program takes from Python instead of from its coins.
+
+    A program that tosses a coin of its own once in a thousand runs would answer alike in most repetitions.
+    """
+
+    def __init__(self) -> None:
+        self._states: list[Any] = []
+        self._taken = ""
+        self._urandom = os.urandom
+        os.urandom = self._counted
+
+    def watch(self) -> None:
+        """Notes where all generators are."""
+        self._taken = ""
+        module = sys.modules.get("random")
+        if module is not None:
+            vars(module)["_urandom"] = self._counted
+        self._states = self._now()
+
+    def used(self) -> str:
+        """What was used since, or nothing."""
+        names = ("random", "numpy.random")
+        moved = [name for name, old, new in zip(names, self._states, self._now(), strict=True) if old != new]
+        return moved[0] if moved else self._taken
+
+    def _counted(self, size: int) -> bytes:
+        self._taken = "os.urandom"
+        return self._urandom(size)
+
+    @staticmethod
+    def _now() -> list[Any]:
+        plain, numpy = sys.modules.get("random"), sys.modules.get("numpy.random")
+        return [
+            plain.getstate() if plain is not None and hasattr(plain, "getstate") else None,
+            _comparable(numpy.get_state()) if numpy is not None and hasattr(numpy, "get_state") else None,
+        ]
+
+
+def _comparable(state: Any) -> tuple[Any, ...]:
+    """Numpy's state of its old generator, with the array in it as bytes."""
+    return (state[1].tobytes(), *state[2:])
+
+
+class Program:
+    """The student's module, and what it is asked."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._module: types.ModuleType | None = None
+        self._chance = Chance()
+
+    def load(self, source: str) -> None:
+        """Runs the student's file as a module."""
+        module = types.ModuleType("work")
+        module.__file__ = FILE
+        sys.modules["work"] = module
+        linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+        exec(compile(source, FILE, "exec"), module.__dict__)  # noqa: S102 - this is what the process is for
+        self._module = module
+
+    def serve(self, request: list[Any]) -> None:
+        """Answers one request."""
+        name, *arguments = request
+        self._pipe.send(*getattr(self, f"do_{name}")(*arguments))
+
+    def do_load(self, source: str) -> tuple[Any, ...]:
+        """The student's source, at the start."""
+        self.load(source)
+        return ("done", None)
+
+    def do_call(self, function: str, arguments: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Calls a function of the student's."""
+        coins = AskedCoins(self._pipe)
+        return ("done", self._function(function)(*self._filled(arguments, coins), **named))
+
+    def do_new(self, name: str, arguments: list[Any]) -> tuple[Any, ...]:
+        """Makes an object of a class of the student's, which stays here."""
+        made = self._function(name)(*self._filled(arguments, AskedCoins(self._pipe)))
+        return ("done", self._pipe.keep(made))
+
+    def do_method(self, thing: Any, name: str, arguments: list[Any]) -> tuple[Any, ...]:
+        """Calls a method of an object that stays here."""
+        method = getattr(thing, name, None)
+        if method is None:
+            return ("missing", f"{type(thing).__name__}.{name}")
+        return ("done", method(*self._filled(arguments, AskedCoins(self._pipe))))
+
+    def do_walk(self, function: str, arguments: list[Any], path: list[int], floor: float) -> tuple[Any, ...]:
+        """One branch of a function of coins: its value, or that it was cut, and every question asked."""
+        coins = WalkedCoins(path, floor)
+        self._chance.watch()
+        try:
+            value = self._function(function)(*self._filled(arguments, coins))
+        except Cut:
+            return ("cut", coins.asked)
+        if used := self._chance.used():
+            return ("elsewhere", used)
+        return ("leaf", coins.asked, value)
+
+    def _filled(self, arguments: list[Any], coins: Any) -> list[Any]:
+        return [self._fill(argument, coins) for argument in arguments]
+
+    def _fill(self, argument: Any, coins: Any) -> Any:
+        if not isinstance(argument, wire.Marked):
+            return argument
+        if argument.tag == "coins":
+            return coins
+        name, parts = argument.content
+        return self._function(name)(*self._filled(parts, coins))
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        found = getattr(self._module, name, None)
+        if not callable(found):
+            raise MissingError(name)
+        return found  # type: ignore[no-any-return]
+
+
+class MissingError(Exception):
+    """The student's file has no function or class of this name."""
+
+
+def where(error: BaseException) -> str:
+    """The place in the student's file at which an exception arose."""
+    line = 0
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == FILE:
+        line = error.lineno or 0
+    return f"{FILE}, line {line}: " if line else ""
+
+
+def told(error: BaseException) -> list[str]:
+    """An exception of the student's, as the grader is told it."""
+    try:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:  # noqa: BLE001 - the student's own __str__
+        said = ""
+    if isinstance(error, MemoryError):
+        said = "more memory than a student's program may take"
+    return ["raised", type(error).__name__, said[:2000], where(error)]
+
+
+def answer(program: Program, pipe: Pipe) -> None:
+    """Serves the next request, whatever the student's code raises."""
+    request = pipe.receive()
+    try:
+        program.serve(request)
+    except MissingError as error:
+        pipe.send("missing", str(error))
+    except wire.WireError as error:
+        pipe.send("unfit", str(error))
+    except NotImplementedError as error:
+        pipe.send("unwritten", where(error))
+    except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of the student's, too
+        pipe.send(*told(error))
+
+
+def confine(limits: dict[str, int]) -> None:
+    """Takes the limits on, for this process and all that it starts: none can be raised again."""
+    import resource
+
+    user = limits.pop("user", 0)
+    if user:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is not None:
+            with contextlib.suppress(ValueError, OSError):  # macOS knows some that it does not set
+                resource.setrlimit(kind, (value, value))
+
+
+def main() -> None:
+    """Serves until the grader closes the pipe."""
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints, and those of libraries, are no frames
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    pipe = Pipe(source, sink)
+    confine(pipe.receive())
+    packages = sys.argv[1].split(os.pathsep)
+    for folder in (os.path.dirname(os.__file__), *packages):  # noqa: PTH120
+        os.listdir(folder)  # noqa: PTH208 - ends here where the new user may read no library
+    os.chdir(os.environ["HOME"])
+    pipe.send("ready")
+    sys.path.extend(packages)
+    program = Program(pipe)
+    while True:
+        answer(program, pipe)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What surrounds a lab: starting it, and what its teacher needs."""

@@ -1,0 +1,171 @@
+"""The commands around a lab: report, viva, doctor, and the instructor's course, grade and bundle."""
+
+from __future__ import annotations
+
+import datetime as dt
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, OutputFormat
+
+Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
+Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or this folder itself.")]
+Result = Annotated[
+    Path | None, typer.Option(help="A result.json, such as one of `lab grade`; default: that of the last `lab check`.")
+]
+Key = Annotated[Path | None, typer.Option(help="The course's key (`lab course init`).")]
+System = Annotated[
+    bool, typer.Option("--system/--no-system", help="With the checks that start a real system, or without.")
+]
+
+course_app = typer.Typer(no_args_is_help=True, help="A course: its key and its plan.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Puts the commands of this module into an app."""
+    for command in (report, viva, doctor, grade, bundle):
+        app.command()(command)
+    app.add_typer(course_app, name="course")
+
+
+def report(
+    lab: Number,
+    *,
+    folder: Folder = None,
+    result: Result = None,
+    to: Annotated[Path | None, typer.Option(help="The file to write; default: report.html in the folder.")] = None,
+) -> None:
+    """Writes one HTML file: predictions beside results, picture, code, explanations, points."""
+    from shuffledp_labs.teaching.reporting import write_report
+
+    typer.echo(write_report(lab, folder, result, to))
+
+
+def viva(
+    lab: Number,
+    *,
+    folder: Folder = None,
+    result: Result = None,
+    answers: Annotated[bool, typer.Option("--answers", help="Say what to listen for, too.")] = False,
+) -> None:
+    """Asks three questions about a student's own run and own code."""
+    from shuffledp_labs.teaching.reporting import viva_of
+
+    for number, question in enumerate(viva_of(lab, folder, result), start=1):
+        typer.echo(f"{number}. {question.text}")
+        if answers:
+            typer.echo(f"   Listen for: {question.listen_for}.")
+        typer.echo("")
+
+
+def doctor(*, output: Format = OutputFormat.TEXT) -> None:
+    """Says whether this machine can do the labs, and what to mend."""
+    from shuffledp_labs.teaching.doctor import examine, show
+
+    if not show(tuple(examine(Path())), as_json=output is OutputFormat.JSON):
+        raise typer.Exit(code=1)
+
+
+def grade(
+    lab: Number,
+    *,
+    submissions: Annotated[Path, typer.Option(help="A folder with a folder for each student, named by it.")],
+    key: Key = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("graded"),
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions at a time.")] = 2,
+    replay: Annotated[str | None, typer.Option(help="Repeat the instance of this nonce, beside the results.")] = None,
+    student: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what is graded and has not changed.")] = False,
+    reports: Annotated[bool, typer.Option("--reports", help="Also a report.html of each.")] = False,
+    unconfined: Annotated[
+        bool, typer.Option("--unconfined", help="Even without a sandbox: others' programs then have your rights.")
+    ] = False,
+    system: System = True,
+) -> None:
+    """Grades the submissions of a class: a table, and results.json for each student. Goes on where it broke off."""
+    from shuffledp_labs.teaching.class_grading import Asked, grade_class
+
+    asked = Asked(lab, submissions, key, out, jobs, replay, tuple(student or ()), again, reports, unconfined, system)
+    if not grade_class(asked, typer.echo):
+        raise typer.Exit(code=1)
+
+
+class Kind(StrEnum):
+    """For whom an archive is."""
+
+    STUDENT = "student"
+    GRADESCOPE = "gradescope"
+    CLASSROOM50 = "classroom50"
+    ACTIONS = "actions"
+
+
+def bundle(
+    lab: Number,
+    *,
+    student: Annotated[
+        bool, typer.Option("--student", help="The folder of `lab start`, for a learning platform.")
+    ] = False,
+    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder that installs offline.")] = False,
+    classroom50: Annotated[bool, typer.Option("--classroom50", help="Autograder and template, for practice.")] = False,
+    actions: Annotated[bool, typer.Option("--actions", help="A repository with a workflow, for practice.")] = False,
+    to: Annotated[Path | None, typer.Option(help="The archive; default: lab-N-KIND.zip.")] = None,
+    key: Key = None,
+    wheels: Annotated[list[Path] | None, typer.Option(help="A folder with wheels; repeatable (make wheels).")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Only wheels of these folders.")] = False,
+    machine: Annotated[str, typer.Option(help="The processor that Gradescope's wheels are for.")] = "x86_64",
+    requirement: Annotated[str | None, typer.Option(help="What pip installs on GitHub; default: this version.")] = None,
+    system: System = True,
+) -> None:
+    """Packs a lab for students, or for a grading service. No archive holds an instance or a solution."""
+    from shuffledp_core.errors import UsageError
+    from shuffledp_labs.teaching.bundles import Packing, pack
+
+    wanted = {Kind.STUDENT: student, Kind.GRADESCOPE: gradescope, Kind.CLASSROOM50: classroom50, Kind.ACTIONS: actions}
+    kinds = [kind for kind, chosen in wanted.items() if chosen]
+    if len(kinds) != 1:
+        raise UsageError(f"say for whom, by one of {', '.join(f'--{kind}' for kind in Kind)}")
+    packing = Packing(lab, kinds[0].value, to, key, tuple(wheels or ()), offline, machine, requirement, system)
+    typer.echo(pack(packing))
+
+
+@course_app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")] = Path("course"),
+    *,
+    name: Annotated[str, typer.Option(help="Of the course.")] = "Shuffle model",
+    labs: Annotated[str, typer.Option(help="all, security, privacy, or numbers such as 1,3,7.")] = "all",
+    first: Annotated[
+        dt.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first lab opens; default: today.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=365, help="Between one lab and the next.")] = 7,
+) -> None:
+    """Makes a course: a secret key (course.key), and a plan with dates (course.toml)."""
+    from shuffledp_labs.teaching.course import init_course, numbers_of, plan
+
+    opens = (first or dt.datetime.now(dt.UTC)).date()
+    init_course(folder, name, plan(numbers_of(labs), opens, days))
+    typer.echo(
+        f"{folder / 'course.key'} is secret: back it up, and show it to nobody. The plan: {folder / 'course.toml'}"
+    )
+
+
+@course_app.command("plan")
+def plan_(folder: Annotated[Path, typer.Argument(help="The course's folder.")] = Path("course")) -> None:
+    """Shows the labs of a course, with their dates."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from shuffledp_labs.installed import lab as lab_of
+    from shuffledp_labs.teaching.course import load_course
+
+    course = load_course(folder)
+    table = Table("lab", "title", "level", "minutes", "opens", "due", box=None, title=course.name, title_justify="left")
+    for planned in course.labs:
+        lab = lab_of(planned.number)
+        table.add_row(
+            str(lab.number), lab.title, str(lab.level), str(lab.minutes), str(planned.opens), str(planned.due)
+        )
+    Console().print(table)

@@ -1,0 +1,106 @@
+"""Grades one submission inside a grading service: `python -m shuffledp_labs.teaching.autograder SERVICE LAB FOLDER`.
+
+Always leaves the file that the service waits for, which says what went wrong if anything did: an autograder that
+leaves nothing is shown to students as a failure of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.instance import KEY_BYTES
+from shuffledp_labs.lab import PREDICTION_POINTS, Lab
+from shuffledp_labs.teaching.course import load_key
+from shuffledp_labs.teaching.exports.classroom import result_json
+from shuffledp_labs.teaching.exports.gradescope import results_json
+from shuffledp_labs.teaching.exports.table import Row
+from shuffledp_labs.teaching.grading import Grading, grade, write_json
+from shuffledp_labs.teaching.submissions import Submission, find_submissions, student_name
+
+TROUBLE: Final = "Your instructor has to look at this: the autograder says: "
+
+
+def main() -> int:
+    """The exit code; both services want 0 when there is a result, whatever it is."""
+    service, number, folder, *options = sys.argv[1:]
+    run = {"gradescope": on_gradescope, "classroom50": on_classroom50}[service]
+    run(lab_of(int(number)), Path(folder), system="--no-system" not in options)
+    return 0
+
+
+def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
+    """Grades `root/submission` into `root/results/results.json`."""
+    results = root / "results"
+    results.mkdir(exist_ok=True)
+    file = results / "results.json"
+    try:
+        row = _graded(lab, root / "submission", _key(root), _on_metadata(root), results / ".work", system=system)
+    except (ShuffleDPError, OSError) as error:
+        row = Row("", None, trouble=str(error))
+    if row.result is None:
+        write_json(file, {"score": 0, "output": TROUBLE + row.trouble, "output_format": "text"})
+        return
+    content = results_json(row.result, _titles(lab), (row.predictions, PREDICTION_POINTS))
+    if row.trouble:
+        content["output"] = f"{TROUBLE}{row.trouble} {content['output']}"
+    write_json(file, content)
+
+
+def on_classroom50(lab: Lab, folder: Path, *, system: bool) -> None:
+    """Grades the checkout into its result.json.
+
+    Raises:
+        ShuffleDPError: there is no result; the runner then makes one that says so.
+    """
+    environment = dict(os.environ)
+    student = student_name(environment.get("OWNER") or environment.get("USERNAME") or "student")
+    row = _graded(lab, folder, secrets.token_bytes(KEY_BYTES), student, folder / ".lab" / "graded", system=system)
+    if row.result is None:
+        raise ShuffleDPError(row.trouble)
+    content = result_json(row.result, (row.predictions, PREDICTION_POINTS), environment, datetime.now(UTC))
+    write_json(folder / "result.json", content)
+
+
+def _graded(lab: Lab, folder: Path, key: bytes, student: str, out: Path, *, system: bool) -> Row:
+    (found,) = [Submission(student, folder)] if (folder / "work.py").is_file() else [_unwrapped(folder, student)]
+    (row,) = grade(Grading(lab, key, out, system=system, again=True), [found], 1, lambda _done, _of: None)
+    return row
+
+
+def _unwrapped(folder: Path, student: str) -> Submission:
+    """What a student handed in with the folder around it."""
+    for one in find_submissions(folder):
+        if one.folder is not None:
+            return Submission(student, one.folder)
+    return Submission(student, None, "there is no work.py in this submission")
+
+
+def _key(root: Path) -> bytes:
+    file = root / "source" / "course.key"
+    return load_key(file) if file.exists() else secrets.token_bytes(KEY_BYTES)
+
+
+def _on_metadata(root: Path) -> str:
+    """Who handed in, by Gradescope's own word; a group is all of it."""
+    try:
+        told: dict[str, Any] = json.loads((root / "submission_metadata.json").read_bytes())
+        people = sorted(str(user["email"]) for user in told["users"])
+    except (OSError, ValueError, KeyError, TypeError):
+        people = []
+    return student_name("+".join(people) or "student")
+
+
+def _titles(lab: Lab) -> dict[str, str]:
+    return {check.name: check.title for check in lab.checks}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

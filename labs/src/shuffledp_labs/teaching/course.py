@@ -1,0 +1,139 @@
+"""A course: its secret key, and which labs it does when.
+
+The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). Who has it can draw a
+student's instance again, so it comes from the operating system's randomness, is readable by its owner alone, and is in
+no bundle but the one for Gradescope, if the instructor says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.config import Section, load_config
+from shuffledp_core.errors import ConfigError, OutputError, UsageError
+from shuffledp_core.files import write_new
+from shuffledp_core.keys import read_file
+
+KEY_BYTES: Final = 32
+KEY_FILE: Final = "course.key"
+COURSE_FILE: Final = "course.toml"
+
+SHORT: Final = {
+    "all": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+    "security": (2, 3, 4, 6, 7),
+    "privacy": (1, 5, 6, 8, 9),
+}
+"""The courses that the guide for instructors proposes; each lab stands alone, so any other selection is one, too."""
+
+
+class PlannedLab(Section, frozen=True, kw_only=True):
+    """A lab of a course: its number, the day on which it is handed out and the last day of its submissions."""
+
+    number: int
+    opens: date
+    due: date
+
+    def __post_init__(self) -> None:
+        if self.number not in SHORT["all"]:
+            raise ValueError(f"there is no lab {self.number}; labs are numbered 1 to 10")
+        if self.due < self.opens:
+            raise ValueError(f"lab {self.number} is due {self.due}, before it opens {self.opens}")
+
+
+class Course(Section, frozen=True, kw_only=True):
+    """The contents of `course.toml`. `key` is relative to that file."""
+
+    name: str
+    key: Path = Path(KEY_FILE)
+    labs: tuple[PlannedLab, ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = [lab.number for lab in self.labs]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError("a lab is listed twice")
+
+    def lab(self, number: int) -> PlannedLab:
+        """The plan of one lab. `UsageError` for one that the course does not do."""
+        for planned in self.labs:
+            if planned.number == number:
+                return planned
+        listed = ", ".join(str(planned.number) for planned in self.labs) or "none"
+        raise UsageError(f"the course {self.name!r} has no lab {number} (it has: {listed}); add it to {COURSE_FILE}")
+
+
+def plan(numbers: Sequence[int], first: date, days: int) -> tuple[PlannedLab, ...]:
+    """One lab after another, each open for so many days: the next is handed out when the last is due."""
+    return tuple(
+        PlannedLab(number=number, opens=first + timedelta(days * i), due=first + timedelta(days * (i + 1)))
+        for i, number in enumerate(numbers)
+    )
+
+
+def numbers_of(text: str) -> tuple[int, ...]:
+    """The labs that `all`, `security`, `privacy` or a list such as 1,3,7 names. `UsageError` for anything else."""
+    if text in SHORT:
+        return SHORT[text]
+    words = [word.strip() for word in text.split(",")]
+    numbers = tuple(int(word) for word in words if word.isdecimal())
+    if len(numbers) != len(words) or not set(numbers) <= set(SHORT["all"]) or len(set(numbers)) < len(numbers):
+        raise UsageError(
+            f"--labs is one of {', '.join(SHORT)}, or different numbers from 1 to 10 such as 1,3,7, not {text!r}"
+        )
+    return numbers
+
+
+def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
+    """Makes the folder of a course: key, plan, and a .gitignore that keeps the key out of repositories.
+
+    Nothing that is there is overwritten: a lost key would make every result of the course unrepeatable.
+    """
+    text = _as_toml(name, tuple(labs))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_new(folder / KEY_FILE, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+        write_new(folder / COURSE_FILE, text.encode())
+        with (folder / ".gitignore").open("a") as file:
+            file.write(f"/{KEY_FILE}\n")
+    except FileExistsError as error:
+        raise OutputError(f"{error.filename} exists already; give another folder, or go on with that course") from error
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror}; give another folder") from error
+
+
+def load_course(folder: Path) -> Course:
+    """The course in a folder, or in that `course.toml`."""
+    return load_config(folder / COURSE_FILE if folder.is_dir() else folder, Course)
+
+
+def load_key(path: Path) -> bytes:
+    """The key of a course. `ConfigError` when it is none, or when others than its owner may read it."""
+    text = read_file(path, "course key").decode("ascii", errors="replace").strip()
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigError(
+            f"{path} holds no course key of {2 * KEY_BYTES} hex digits; `shuffledp lab course init` makes one"
+        )
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"others than its owner may read {path}: chmod 600 {path}, or begin a course with a new key")
+    return key
+
+
+def _as_toml(name: str, labs: tuple[PlannedLab, ...]) -> str:
+    if not name.isprintable() or '"' in name or "\\" in name:
+        raise UsageError(f"the name of a course is one line without quotes and backslashes, not {name!r}")
+    lines = [
+        f'name = "{name}"',
+        f'key = "{KEY_FILE}"  # secret: whoever reads it knows every instance before it is drawn',
+        "",
+        "# The day on which a lab is handed out, and the last one on which it may be handed in.",
+    ]
+    for lab in labs:
+        lines += ["[[labs]]", f"number = {lab.number}", f"opens = {lab.opens}", f"due = {lab.due}", ""]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,56 @@
+"""A result as Gradescope takes it: `results.json`.
+
+https://gradescope-autograders.readthedocs.io/en/latest/specs/, read in November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shuffledp_labs.results import LabResult
+
+_SAID: Final = {
+    "passed": "Passed.",
+    "failed": "Failed.",
+    "not-reached": "Not reached: a check that this one builds on has not passed.",
+    "left-out": "Left out of this run.",
+    "error": "The check itself could not be carried out; tell your instructor.",
+}
+
+
+def results_json(result: LabResult, titles: Mapping[str, str], predicted: tuple[int, int]) -> dict[str, Any]:
+    """The contents of results.json; `predicted` are the points of the predictions and how many there are.
+
+    All of it is shown to the student: a check of the labs says nothing that it would have to hide.
+    """
+    given, of = predicted
+    tests = [
+        _test("Predictions", given, of, "Any prediction counts, if it was made before the lab.", passed=given == of)
+    ]
+    for check in result.checks:
+        said = " ".join(part for part in (_SAID[check.outcome], check.message) if part)
+        name = f"{check.name}: {titles.get(check.name, '')}".rstrip(": ")
+        tests.append(_test(name, check.points, check.of, said, passed=check.outcome == "passed"))
+    return {
+        "score": sum(test["score"] for test in tests),
+        "execution_time": round(sum(check.seconds for check in result.checks)),
+        "output": f"Instance {result.nonce}. The explanations, 20 points, are judged by a person.",
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {"lab": result.lab, "student": result.student, "nonce": result.nonce, "digest": result.digest},
+    }
+
+
+def _test(name: str, score: int, most: int, output: str, *, passed: bool) -> dict[str, Any]:
+    return {
+        "name": name,
+        "score": score,
+        "max_score": most,
+        "status": "passed" if passed else "failed",
+        "output": output,
+        "output_format": "text",
+        "visibility": "visible",
+    }

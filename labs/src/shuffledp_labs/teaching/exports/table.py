@@ -1,0 +1,53 @@
+"""The results of a class as a CSV file: a row for each submission, for any spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_labs.results import LabResult
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell must not begin with: a spreadsheet would compute what a student wrote."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One submission: its result as far as there is one, the points of its predictions, and what went wrong."""
+
+    student: str
+    result: LabResult | None
+    predictions: int = 0
+    trouble: str = ""
+
+
+def table(rows: Sequence[Row], checks: Sequence[str]) -> str:
+    """The file: student, points, those of predictions and of each check, nonce, digest, trouble.
+
+    `points` are of 80. The explanations, of 20, have an empty column for the person who judges them.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["student", "points", "explanations", "predictions", *checks, "nonce", "digest", "trouble"])
+    for row in sorted(rows, key=lambda row: row.student):
+        by_name = {check.name: check.points for check in row.result.checks} if row.result else {}
+        writer.writerow(
+            [
+                _cell(row.student),
+                row.predictions + sum(by_name.values()),
+                "",
+                row.predictions,
+                *(by_name.get(name, 0) for name in checks),
+                row.result.nonce if row.result else "",
+                row.result.digest if row.result else "",
+                _cell(row.trouble),
+            ]
+        )
+    return file.getvalue()
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

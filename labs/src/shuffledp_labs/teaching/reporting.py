@@ -1,0 +1,106 @@
+"""`lab report` and `lab viva`: reads a student's folder, which may be one's own or one that was handed in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shuffledp_core.errors import OutputError
+from shuffledp_core.files import write_atomic
+from shuffledp_labs.errors import LabUsageError
+from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.lab import Lab
+from shuffledp_labs.predictions import FILE, KEPT, kept_of
+from shuffledp_labs.results import LabResult, digest_of, read_result
+from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
+from shuffledp_labs.teaching.report import Predicted, Report, page
+from shuffledp_labs.teaching.starting import RESULT, find
+from shuffledp_labs.teaching.viva import Question, viva
+
+WORDS_BYTES = 2**20
+"""Of report.md or work.py."""
+
+
+def write_report(number: int, folder: Path | None, result: Path | None, to: Path | None) -> Path:
+    """Writes the report of a folder, and says where."""
+    place = _place(number, folder)
+    file = to or place / "report.html"
+    text = page(report_of(lab_of(number), place, _result(place, result), place.resolve().name))
+    try:
+        write_atomic(file, text.encode())
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror}; give another place with --to") from error
+    return file
+
+
+def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> Report:
+    """All that a report shows of a folder."""
+    made = predictions_of(lab, place)
+    return Report(
+        number=lab.number,
+        title=lab.title,
+        student=result.student if result and result.student else student,
+        titles={check.name: check.title for check in lab.checks},
+        result=result,
+        predicted=[Predicted(one.question, _shown(made.get(one.key), one.unit)) for one in lab.predictions],
+        prediction_points=prediction_points(lab, place),
+        pictures=sorted((place / "out").glob("*.png")),
+        explained=_words(place / "report.md"),
+        explanations=lab.explanations,
+        source=_words(place / "work.py"),
+        notes=_notes(place, result),
+    )
+
+
+def viva_of(number: int, folder: Path | None, result: Path | None) -> tuple[Question, Question, Question]:
+    """The questions on a folder."""
+    lab, place = lab_of(number), _place(number, folder)
+    found = _result(place, result)
+    if found is None:
+        raise LabUsageError(
+            f"{place / RESULT} is not there: the questions are about a run, so run `shuffledp lab check`"
+        )
+    made = predictions_of(lab, place)
+    told = [(one.question, _shown(made[one.key], one.unit)) for one in lab.predictions if one.key in made]
+    titles = {check.name: check.title for check in lab.checks}
+    return viva(found, titles, told, _words(place / "work.py"), lab.file("work.py").read_text())
+
+
+def _place(number: int, folder: Path | None) -> Path:
+    # A folder that was handed in may have lost its mark, which has a name that many programs leave out.
+    if folder is not None and (folder / "work.py").is_file():
+        return folder
+    return find(number, folder).path
+
+
+def _result(place: Path, result: Path | None) -> LabResult | None:
+    if result is not None:
+        return read_result(result)
+    return read_result(place / RESULT) if (place / RESULT).is_file() else None
+
+
+def _notes(place: Path, result: LabResult | None) -> list[str]:
+    notes = []
+    if result is not None and digest_of(place / "work.py") != result.digest:
+        notes.append("work.py has been changed since this run: check again, so that code and points belong together.")
+    if result is not None and not result.finished:
+        notes.append("This run was broken off; the checks that are not listed have not run.")
+    if _changed_predictions(place):
+        notes.append("predict.toml was changed after the first run; what is shown are the predictions before it.")
+    return notes
+
+
+def _changed_predictions(place: Path) -> bool:
+    try:
+        return (place / KEPT).is_file() and kept_of(place).get("digest") != digest_of(place / FILE)
+    except (LabUsageError, OSError):
+        return False
+
+
+def _shown(answer: object, unit: str) -> str:
+    return "" if answer is None else f"{answer} {unit}".strip()
+
+
+def _words(file: Path) -> str:
+    if file.is_symlink() or not file.is_file() or file.stat().st_size > WORDS_BYTES:
+        return ""
+    return file.read_text(encoding="utf-8", errors="replace")

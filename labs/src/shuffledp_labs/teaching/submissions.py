@@ -1,0 +1,86 @@
+"""The submissions of a class: where they are, whose they are, and whether one has been graded already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from unicodedata import normalize
+
+from shuffledp_labs.errors import LabUsageError
+
+WORK: Final = "work.py"
+DEPTH: Final = 3
+"""How far below a student's folder work.py may be: alice/lab-3/work.py, or what a learning platform wraps around it."""
+
+_STRANGE: Final = re.compile(r"[^\w.@+-]+")
+
+NAME_LENGTH: Final = 80
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's: the folder with work.py, or what is wrong with it, in words for the instructor."""
+
+    student: str
+    folder: Path | None
+    trouble: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Of the files that the points depend on; another one means that it has to be graded again."""
+        digest = sha256()
+        for name in (WORK, "predict.toml"):
+            file = self.folder / name if self.folder else None
+            data = file.read_bytes() if file and file.is_file() else b""
+            digest.update(len(data).to_bytes(8, "big") + data)
+        return digest.hexdigest()
+
+
+def find_submissions(folder: Path) -> tuple[Submission, ...]:
+    """All submissions of a folder: one for each folder in it, named by it.
+
+    A folder without work.py, or with two, is a submission that cannot be graded, and says so in the results.
+    """
+    if not folder.is_dir():
+        raise LabUsageError(f"{folder} is no folder; give the one that holds a folder for each student")
+    found = tuple(sorted(_each(folder), key=lambda submission: submission.student))
+    if not found:
+        raise LabUsageError(f"{folder} is empty; it holds a folder for each student, with {WORK} in it")
+    taken: dict[str, Submission] = {}
+    for one in found:
+        if taken.setdefault(one.student, one) is not one:
+            raise LabUsageError(f"two submissions are of {one.student!r} in {folder}; rename one of the folders")
+    return found
+
+
+def student_name(text: str) -> str:
+    """A name as files and columns can hold it, never one that leads elsewhere."""
+    return _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
+
+
+def _each(folder: Path) -> Iterator[Submission]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith((".", "__")):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            yield _in_folder(entry)
+
+
+def _in_folder(entry: Path) -> Submission:
+    student = student_name(entry.name)
+    works = [file for depth in range(DEPTH) for file in sorted(entry.glob("*/" * depth + WORK)) if _plain(file, entry)]
+    if len(works) == 1:
+        return Submission(student, works[0].parent)
+    if not works:
+        return Submission(student, None, f"there is no {WORK}")
+    listed = ", ".join(str(file.relative_to(entry)) for file in works[:3])
+    return Submission(student, None, f"there is more than one {WORK}: {listed}")
+
+
+def _plain(file: Path, entry: Path) -> bool:
+    """Whether it is a file of the submission itself, and no link to something of the grader's."""
+    return file.is_file() and not file.is_symlink() and file.resolve().is_relative_to(entry.resolve())

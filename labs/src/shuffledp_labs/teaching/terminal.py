@@ -1,0 +1,78 @@
+"""What `lab check` shows while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from shuffledp_labs.checking import Watcher
+from shuffledp_labs.lab import CHECK_POINTS, Check
+from shuffledp_labs.results import CheckResult, LabResult, write_result
+
+_MARKS = {
+    "passed": "[green]✓[/green]",
+    "failed": "[red]✗[/red]",
+    "error": "[red]![/red]",
+    "not-reached": "[dim]–[/dim]",
+    "left-out": "[dim]–[/dim]",
+}
+
+NO_BOX = (
+    "warning: no sandbox works here, so your program runs with your own rights: check only what you wrote yourself "
+    "(shuffledp lab doctor says why)"
+)
+
+
+class Screen(Watcher):
+    """One line for each check, and a line that moves while it runs."""
+
+    def __init__(self, file: Path, *, quiet: bool = False) -> None:
+        self._file = file
+        self._console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        self._status: Status | None = None
+
+    def starts(self, check: Check) -> None:
+        """See Watcher."""
+        self._status = self._console.status(escape(f"{check.name}: {check.title}"))
+        if self._console.is_terminal:
+            self._status.start()
+
+    def progress(self, text: str) -> None:
+        """See Watcher."""
+        if self._status is not None:
+            self._status.update(escape(text))
+
+    def ends(self, check: Check, result: CheckResult, printed: str) -> None:
+        """See Watcher."""
+        self._stop()
+        points = f"{result.points:2} of {result.of}"
+        self._console.print(f"{_MARKS[result.outcome]} {check.name:<12} {points:>8}  {escape(check.title)}")
+        self._console.print(f"    {escape(result.message)}", style="" if result.outcome == "failed" else "dim")
+        if result.outcome == "failed" and printed.strip():
+            lines = [line[:200] for line in printed.splitlines() if line.strip()][-5:]
+            self._console.print(
+                "    your program printed:", *(f"      {escape(_plain(each))}" for each in lines), sep="\n"
+            )
+
+    def writes(self, result: LabResult) -> None:
+        """See Watcher."""
+        write_result(self._file, result)
+
+    def closes(self, result: LabResult) -> None:
+        """The sum, at the end."""
+        self._stop()
+        if result.box == "none":
+            self._console.print(NO_BOX, style="bold red")
+        self._console.print(f"{result.points} of {CHECK_POINTS} points for checks; {self._file}")
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def _plain(line: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in line)

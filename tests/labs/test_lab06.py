@@ -1,0 +1,118 @@
+"""Lab 6: its oracle against plain enumeration and the product, and every number of its texts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from importlib.resources import files
+from itertools import product
+
+import pytest
+
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab06_surrounded import checks, policy, rounds, show
+from shuffledp_labs.lab06_surrounded.guessing import Flood
+from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
+
+FOLDER = files("shuffledp_labs.lab06_surrounded")
+HANDOUT, GUIDE = (" ".join(FOLDER.joinpath(name).read_text().split()) for name in ("handout.md", "instructor.md"))
+"""Without their line breaks."""
+
+PRIOR = (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))
+
+
+def example(honest: int) -> Flood:
+    """The one of step A."""
+    return Flood(20, 20 - honest, 3, Fraction(4, 5), PRIOR)
+
+
+def shown(number: float | Fraction, digits: int) -> str:
+    """A number as the texts write it: without a leading zero."""
+    return f"{float(number):.{digits}f}".removeprefix("0")
+
+
+def enumerated(flood: Flood) -> dict[tuple[int, ...], list[Fraction]]:
+    """Probability of each board and value of the victim, by all values and all messages of the honest users."""
+    found: dict[tuple[int, ...], list[Fraction]] = {}
+    symbols = range(flood.symbols)
+    for values in product(symbols, repeat=flood.honest):
+        held = math.prod((flood.prior[value] for value in values), start=Fraction(1))
+        for sent in product(symbols, repeat=flood.honest):
+            chances = (flood.sends(value, symbol) for value, symbol in zip(values, sent, strict=True))
+            board = tuple(sent.count(symbol) for symbol in symbols)
+            found.setdefault(board, [Fraction(0)] * flood.symbols)[values[0]] += math.prod(chances, start=held)
+    return found
+
+
+@pytest.mark.parametrize("honest", [1, 2, 4])
+def test_the_oracle_is_the_plain_enumeration(honest: int) -> None:
+    flood = example(honest)
+    found = enumerated(flood)
+    assert set(found) == set(flood.boards())
+    assert all(list(flood.joint(board)) == chances for board, chances in found.items())
+    assert flood.success() == sum(max(chances) for chances in found.values())
+    assert sum(sum(chances) for chances in found.values()) == 1
+
+
+def test_drawn_floods_have_one_best_guess_on_every_board_and_no_wrong_rule_finds_it() -> None:
+    for seed in range(5):
+        for left in checks.LEFT:
+            flood = checks.drawn_flood(Draws(bytes([seed])), left)
+            best = {board: flood.best(board) for board in flood.boards()}
+            assert all(len(values) == 1 for values in best.values())
+            assert len(set(best.values())) > 1
+            assert flood.honest == left
+
+
+def test_drawn_manifests_are_refused_for_every_reason_and_accepted_on_every_border() -> None:
+    pairs = policy.drawn(Draws(b"manifests"))
+    assert len(pairs) == policy.MANIFESTS
+    refused = [not policy.accepted(*pair) for pair in pairs]
+    assert 14 <= sum(refused) <= 18
+    for manifest, limits in pairs:
+        if manifest["epsilon"] == limits["epsilon"]:
+            assert policy.accepted(manifest, limits)
+        if manifest["epsilon"] is None or len(set(manifest["operators"])) < limits["operators"]:
+            assert not policy.accepted(manifest, limits)
+
+
+def test_the_certificates_of_the_texts_are_the_products() -> None:
+    spec = show.spec()
+    by_honest = {honest: show.certified(honest) for honest in (1000, 100, 30, 1)}
+    sentence = "certified ε = {} for 1,000 honest users, {} for 100, {} for 30, and {} for one"
+    assert sentence.format(*(shown(value, 2) for value in by_honest.values())) in HANDOUT
+    assert by_honest[1] == pytest.approx(corrupted_bounds(spec, Setting(1000, 1), show.DELTA).epsilon, abs=1e-4)
+    assert f"1. {shown(by_honest[1], 2)}." in GUIDE
+    assert show.certified(0) == math.inf
+    shared = calibrate("sgdl-shuffle", Target(0.25, 1e-6, 40, 40, max_value=1))
+    bounds = {came: epsilon_bounds(shared, Setting(came, came), 1e-6) for came in (40, 30, 20, 10)}
+    assert bounds[40].certified <= 0.25
+    # From both sides: the certificate is the truth to three digits, so that the text may say what is left.
+    assert all(value.attained == pytest.approx(value.certified, rel=1e-3) for value in bounds.values())
+    left = [shown(bounds[came].certified, 2) for came in (30, 20, 10)]
+    assert "leaves {} when 30 of them come, {} with 20, {} with 10".format(*left) in HANDOUT
+    assert f"About .8 (certified {shown(bounds[20].certified, 3)})" in GUIDE
+    careful = calibrate("sgdl-shuffle", Target(0.25, 1e-6, 20, 20, max_value=1))
+    errors = standard_error(careful, 40), standard_error(shared, 40)
+    assert f"{errors[0]:.1f} and not {errors[1]:.1f}, {errors[0] / errors[1]:.2f} times as much" in GUIDE
+
+
+def test_the_guesses_of_the_texts_are_computed() -> None:
+    alone, two, five, twenty = (shown(example(honest).success(), 3) for honest in (1, 2, 5, 20))
+    assert float(example(1).success()) == 0.8
+    assert alone == ".800"
+    assert f"2. {two} (.8 alone, {five} with five, {twenty} with twenty)" in GUIDE
+    assert f"right in {twenty} of rounds" in HANDOUT
+    assert "(Without any message: .5.)" in HANDOUT
+
+
+def test_a_plan_for_those_who_come_holds_and_every_other_is_worse() -> None:
+    right = rounds.noise_plan(40, 20, (20, 0), rounds.EPSILON, rounds.DELTA)
+    assert right["runs"]
+    assert right["certified"] <= rounds.EPSILON
+    assert not rounds.noise_plan(40, 20, (21, 0), rounds.EPSILON, rounds.DELTA)["runs"]
+    fewer = rounds.noise_plan(40, 20, (19, 0), rounds.EPSILON, rounds.DELTA)
+    assert fewer["error"] > right["error"] * (1 + 100 * checks.ROUNDING)
+    counted = rounds.noise_plan(40, 20, (20, 1), rounds.EPSILON, rounds.DELTA)
+    assert counted["error"] > right["error"] * (1 + 100 * checks.ROUNDING)

@@ -1,0 +1,187 @@
+"""Lab 7: its rounds, boards, documents and plans against the product, and every number of its texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shuffledp_adversary.attacks.exchange import unguarded
+from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
+from shuffledp_adversary.attacks.measuring import calibrated
+from shuffledp_client.board import changed_messages
+from shuffledp_client.evidence import check_evidence
+from shuffledp_client.verification import verify_documents
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.errors import DocumentError, EvidenceError, MalformedDocumentError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.layers import open_envelope
+from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.installed import lab
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab07_cheats import show
+from shuffledp_labs.lab07_cheats.asking import Answerer, ask
+from shuffledp_labs.lab07_cheats.cases import Case, Cases
+from shuffledp_labs.lab07_cheats.documents import BUNDLE, POPULATION, Documents, bundled
+from shuffledp_labs.lab07_cheats.instances import cheating, complaints, user_name
+from shuffledp_labs.lab07_cheats.plans import Accountant
+from shuffledp_privacy.bounds import Setting, epsilon_bounds
+from shuffledp_privacy.calibration.calibrate import Target
+
+SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "lab07.py"
+
+
+def text(name: str) -> str:
+    """One of the lab's texts, in one line."""
+    return " ".join(lab(7).file(name).read_text(encoding="utf-8").split())
+
+
+def draws(number: int) -> Draws:
+    return Draws(number.to_bytes(32, "big"))
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_a_round_played_again_is_the_same_round(position: int) -> None:
+    instance = cheating(draws(position), position, 3)
+    first, again = instance.played(), instance.played()
+    assert (first.batches, first.envelopes) == (again.batches, again.envelopes)
+    pool = instance.pool_of_node()
+    assert b"".join(pool.records) == first.batches[position]
+    assert len(instance.pool(pool)["keys"]) == 3 - position
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_any_exchange_as_it_is_asked_for_changes_the_answer(number: int) -> None:
+    """Fewer messages than are exchanged carry the symbol, so that one of those that go carried another."""
+    instance = cheating(draws(number), 1, 2)
+    width = instance.geometry.symbol_bytes
+    having = sum(int.from_bytes(one[:width], "big") == instance.symbol for own in instance.messages for one in own)
+    assert having < instance.wanted <= instance.records
+
+
+def test_the_entry_node_is_told_whose_records_are_whose() -> None:
+    instance = cheating(draws(7), 1, 3)
+    played, owners = instance.played(), instance.owners()
+    for number, envelope in enumerate(played.envelopes):
+        opened = open_envelope(instance.geometry, played.round_id, played.route[0][0], envelope)
+        width = instance.geometry.record_bytes(2)
+        records = {opened[start : start + width] for start in range(0, len(opened), width)}
+        assert records == set(owners[user_name(number)])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_complaints_agree_with_the_client_s_own_search(number: int) -> None:
+    instance = complaints(draws(number))
+    per_user = len(next(iter(instance.mine.values()))[1])
+    length = len(instance.mine[user_name(0)][1][0])
+    geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=per_user, symbol_bytes=length - 16)
+    packed = b"".join(message for _, messages in instance.mine.values() for message in messages)
+    wrong = changed_messages(geometry, instance.board, packed).reshape(len(instance.mine), per_user)
+    for (user, (envelope, _)), places in zip(instance.mine.items(), wrong, strict=True):
+        promised = instance.receipts.get(user) == digest(envelope)
+        assert set(instance.due.get(user, {})) == (set(np.flatnonzero(places)) if promised else set())
+    words = Counter(word for own in instance.due.values() for word in own.values())
+    assert set(words) == {"missing", "changed", "doubled"}
+    assert any(wrong[place].any() and user_name(place) not in instance.due for place in range(len(wrong)))
+
+
+def test_one_missing_message_is_found_by_whoever_does_not_cut_the_board_into_messages() -> None:
+    instance = complaints(draws(3))
+    missing = [
+        instance.mine[user][1][place] for user, own in instance.due.items() for place in own if own[place] == "missing"
+    ]
+    assert sum(message in instance.board for message in missing) == 1
+
+
+def convicts(case: Case, cases: Cases) -> bool:
+    """Whether a stranger is convinced by whatever this user's device kept."""
+    if case.kept["receipt"] is None:
+        return False
+    bundle = bundled({name: case.kept[name] for name in BUNDLE})
+    try:
+        return check_evidence(bundle, cases.roster, case.board).missing > 0
+    except (EvidenceError, DocumentError):
+        return False
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_the_stranger_convicts_the_guilty_and_nobody_else(number: int) -> None:
+    cases = Cases(draws(number))
+    assert [convicts(case, cases) for case in cases.guilty()] == [True] * 4
+    assert [case.what for case in cases.innocent() if convicts(case, cases)] == []
+    assert {case.guilty for case in cases.guilty()} == {True}
+    assert {case.guilty for case in cases.innocent()} == {False}
+
+
+def test_the_documents_are_genuine_and_the_bundle_takes_nothing_else() -> None:
+    made = Documents(draws(1), users=5)
+    verified = verify_documents(made.announcement, made.roster, POPULATION, made.round_id)
+    assert verified.manifest.geometry == made.geometry
+    device = made.device()
+    kept = made.kept(device, made.receipt(device), made.failed())
+    with pytest.raises(MalformedDocumentError):
+        bundled({name: kept[name] for name in BUNDLE} | {"seed": 10**12})
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_fewer_honest_reports_are_never_certified_a_smaller_epsilon(number: int) -> None:
+    accountant = Accountant.drawn(draws(number))
+    steps = [accountant.epsilon(honest) for honest in range(1, accountant.users + 1, 40)]
+    assert steps == sorted(steps, reverse=True)
+    promised = accountant.between(draws(number + 10))
+    assert accountant.epsilon(accountant.users) <= promised < accountant.epsilon(1)
+
+
+def test_the_numbers_of_the_texts() -> None:
+    spec = calibrated(KRRHistogram, Target(0.3, 1e-6, 1000, 1000, symbols=10))
+
+    def certified(honest: int) -> float:
+        return epsilon_bounds(spec, Setting(1000, honest), 1e-6).certified
+
+    instructor = text("instructor.md")
+    row = " | ".join(f"{certified(honest):.2f}" for honest in (1000, 500, 200, 100, 10, 1))
+    assert f"certified ε | {row} |" in instructor
+    assert f"in the handout's round {certified(1):.2f} instead of .30" in instructor
+    assert certified(200) <= 0.70 < certified(1)
+    assert unguarded.copied(20, guarded=False).found == 20
+    assert "found in 100 of 100 rounds" in instructor
+
+
+async def test_a_node_is_told_what_to_send_and_sends_honestly_where_that_fails() -> None:
+    instance = cheating(draws(5), 1, 3)
+    pool = instance.pool_of_node()
+    async with Answerer(substitute) as answerer:
+        said = await ask(answerer.address, pool)
+    assert len(said) == len(pool.records)
+    assert set(said) != set(pool.records)
+    assert answerer.failure is None
+
+    def fails(_: Pool) -> list[bytes]:
+        raise ValueError("no idea")
+
+    async with Answerer(fails) as answerer:
+        assert await asyncio.gather(*(ask(answerer.address, pool) for _ in range(2))) == [pool.records] * 2
+    assert str(answerer.failure) == "no idea"
+
+
+def test_the_picture_says_who_notices(tmp_path: Path) -> None:
+    rows = {row.what: row.noticed for row in show.known_rows(draws(6))}
+    nodes, analyst, users = rows["copies an onion"]
+    assert (nodes, analyst) == ("drops 2", "")
+    assert users
+    assert rows["exchanges the victim's"][:2] == ("", "")
+    assert rows["exchanges the victim's"][2]
+    assert rows["sends more"] == ("", "counts wrong", "")
+    file = show.draw([show.Row("nothing", 1, ("", "", ""))], tmp_path / "grid.png")
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_solution_gets_every_point_in_a_running_system() -> None:
+    result = run_checks(Run(lab(7), SOLUTION, draws(5)), Watcher())
+    assert [check.message for check in result.checks if check.outcome != "passed"] == []
+    assert result.points == 75

@@ -1,0 +1,68 @@
+"""The labs on the site: every handout is a page, and what the guides tell to type is what the commands take."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+import handouts
+from shuffledp.cli import app
+from shuffledp_labs.installed import all_labs
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDES = ("labs.md", "how-to/teach-with-labs.md")
+
+
+def test_every_handout_is_a_page_with_its_pictures_and_in_the_table(tmp_path: Path) -> None:
+    (tmp_path / "labs").mkdir()
+    (tmp_path / "labs" / "lab99.md").write_text("a lab that is no more")
+    handouts.collect(tmp_path)
+    table = handouts.table()
+    pages = {lab.number: tmp_path / "labs" / f"lab{lab.number:02}.md" for lab in all_labs()}
+    for lab in all_labs():
+        text = pages[lab.number].read_text()
+        assert text.startswith("# "), f"lab {lab.number}: a handout begins with its title"
+        assert f"[{lab.title}](labs/{pages[lab.number].name})" in table
+        assert [
+            name for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text) if not (tmp_path / "labs" / name).is_file()
+        ] == []
+    assert not (tmp_path / "labs" / "lab99.md").exists()
+
+
+def test_what_has_not_changed_keeps_its_time(tmp_path: Path) -> None:
+    handouts.collect(tmp_path)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "labs").iterdir()}
+    handouts.collect(tmp_path)
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "labs").iterdir()} == before
+
+
+def typed(guide: str) -> Iterator[str]:
+    """The commands of ours in a guide's boxes."""
+    for line in (DOCS / guide).read_text().splitlines():
+        if line.startswith("    shuffledp lab "):
+            yield line.strip()
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_command_of_a_guide_is_one(guide: str) -> None:
+    lines = list(typed(guide))
+    assert len(lines) > 3
+    for line in lines:
+        command = get_command(app)
+        context = typer.Context(command, info_name="shuffledp")
+        words = shlex.split(line, comments=True)[1:]
+        while hasattr(command, "get_command"):
+            command = command.get_command(context, words.pop(0))
+            assert command is not None, line
+            context = typer.Context(command, info_name=command.name, parent=context)
+        command.make_context(command.name, words, parent=context)  # raises for an option that there is not
+
+
+def test_every_command_of_the_labs_is_in_a_guide() -> None:
+    told = " ".join((DOCS / guide).read_text() for guide in GUIDES)
+    labs = get_command(app).get_command(typer.Context(get_command(app)), "lab")  # type: ignore[attr-defined]  # a group
+    assert [name for name in labs.commands if f"lab {name}" not in told] == []
