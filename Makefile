@@ -51,7 +51,7 @@ check: .venv/synced
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
 	@$(MAKE) --no-print-directory docs
-	@for part in core privacy client shuffler analyst accountant labs; do \
+	@for part in core privacy client shuffler analyst accountant labs experiments; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done
 	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp python .ci/import_all.py shuffledp

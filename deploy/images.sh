@@ -35,7 +35,7 @@ choose_base() {
 # Our own wheels, of every member.
 build_members() {
     rm -rf "$BUILD/members"
-    for member in proto core privacy client shuffler analyst accountant shuffledp ops sim adversary labs; do
+    for member in proto core privacy client shuffler analyst accountant shuffledp ops sim adversary labs experiments; do
         package=shuffledp-$member
         "$UV" build --quiet --wheel --package "${package%-shuffledp}" --out-dir "$BUILD/members"
     done

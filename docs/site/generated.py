@@ -21,11 +21,13 @@ import errors_page
 import handouts
 import library_page
 import pictures
+from shuffledp_experiments.pages import registry_table
 
 MAKERS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands_page.page,
     "documents": documents_page.page,
     "errors": errors_page.page,
+    "experiments": registry_table,
     "labs": handouts.table,
     "library": library_page.page,
     "three models": pictures.three_models,

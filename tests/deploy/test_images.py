@@ -17,7 +17,7 @@ PARTS = {
     "sim": {
         "shuffledp_proto", "shuffledp_core", "shuffledp_shuffler", "shuffledp_client", "shuffledp_analyst",
         "shuffledp_accountant", "shuffledp_privacy", "shuffledp_ops", "shuffledp_sim", "shuffledp_adversary",
-        "shuffledp_labs",
+        "shuffledp_labs", "shuffledp_experiments",
     },
 }  # fmt: skip
 SERVICES = {"shuffler", "analyst", "accountant"}

@@ -26,6 +26,7 @@ EXTRAS: Final = {
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
     "labs": ("lab",),
+    "experiments": ("reproduce",),
 }
 """The commands that other packages of ours bring, by the extra that installs them."""
 
@@ -34,7 +35,7 @@ PANELS: Final = {
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
     "Operate": ("deploy", "keys", "round", "results", "fleet", "load"),
     "Attack": ("attack", "audit"),
-    "Learn": ("lab",),
+    "Learn": ("lab", "reproduce"),
 }
 """The commands of `shuffledp --help`, in the order in which a newcomer meets them; those of others come after."""
 

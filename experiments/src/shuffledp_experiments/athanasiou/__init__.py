@@ -1,0 +1,9 @@
+"""Athanasiou et al. 2025 (paper 002): sums with metric privacy through a shuffler."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shuffledp_experiments.entry import Entry
+
+ENTRIES: Final[tuple[Entry, ...]] = ()

@@ -1,0 +1,51 @@
+"""The command `shuffledp reproduce`. Its code is imported when it runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+class Form(StrEnum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def reproduce(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Tables and figures, such as 000-t1.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, and an index page.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Lists them, and runs nothing.")] = False,
+    quick: Annotated[bool, typer.Option(help="Fewer points and runs.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the papers' data files.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the CSV files and pictures.")] = Path("out/experiments"),
+    seed: Annotated[int, typer.Option(min=0, help="Of every simulated number.")] = 1,
+    runs: Annotated[int | None, typer.Option(min=2, help="Simulated runs, in place of each experiment's own.")] = None,
+    exact_sampler: Annotated[bool, typer.Option(help="Also repeats a part with the clients' integer sampler.")] = False,
+    form: Annotated[Form, typer.Option("--format", help="What is printed.")] = Form.TEXT,
+) -> None:
+    """Draws the papers' tables and figures again, and judges each published number by what is true."""
+    from shuffledp_core.errors import UsageError
+    from shuffledp_experiments.registry import experiment, experiments
+    from shuffledp_experiments.reporting import report, show_list
+
+    if listing:
+        show_list(as_json=form is Form.JSON)
+        return
+    if everything == bool(ids):
+        raise UsageError("name tables and figures, or give --all; shuffledp reproduce --list shows what there is")
+    chosen = list(experiments().values()) if everything else [experiment(name) for name in dict.fromkeys(ids or ())]
+    report(
+        chosen, out, as_json=form is Form.JSON, index=everything,
+        quick=quick, data=data, seed=seed, runs=runs, exact_sampler=exact_sampler,
+    )  # fmt: skip

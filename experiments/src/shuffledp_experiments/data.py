@@ -1,0 +1,76 @@
+"""The papers' data, where the reader has the files: nothing is downloaded, and nothing is shipped."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_experiments.errors import DataNeededError
+
+MOST_BYTES: Final = 2**28
+"""Largest file, unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of the data folder.
+
+    Attributes:
+        name: of the file.
+        columns: those that are read, numbers each.
+        about: what it is, where it comes from, and how it differs from the paper's.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    about: str
+
+
+FILES: Final = {
+    "san francisco": DataFile(
+        "gowalla_sf_box.csv.gz", ("lat", "lon"), "Gowalla check-ins in the box of Biswas et al., San Francisco (PRIVIC)"
+    ),
+    "paris": DataFile(
+        "gowalla_paris_box.csv.gz", ("lat", "lon"), "Gowalla check-ins in the box of Biswas et al., Paris (PRIVIC)"
+    ),
+    "austin": DataFile(
+        "austin_addresses_sparse_box.csv.gz", ("lat", "lon"), "the dispersed addresses of Athanasiou et al., Austin"
+    ),
+    "adult": DataFile("adult_ints.csv.gz", ("education-num", "hours-per-week"), "UCI Adult, its integer columns"),
+    "pums": DataFile("pums_ca_1000.csv", ("educ", "income"), "PUMS California, as shipped with OpenDP"),
+    "week": DataFile("google_dp_week_data.csv", ("Money spent (euros)",), "the made-up restaurant of Google's library"),
+}
+"""By the name that entries give in `Entry.data`."""
+
+
+def load(folder: Path | None, name: str) -> NDArray[np.float64]:
+    """The numbers of one file, shape (rows, columns).
+
+    Raises:
+        DataNeededError: no folder was given, the file is not there, or it is not what it should be.
+    """
+    wanted = FILES[name]
+    if folder is None:
+        raise DataNeededError(f"this needs {wanted.name} ({wanted.about}); name its folder with --data")
+    path = folder / wanted.name
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DataNeededError(f"{path} is longer than {MOST_BYTES // 2**20} MiB of text; it is another file")
+        rows = csv.DictReader(content.decode("utf-8-sig").splitlines())
+        return np.array([[float(row[column]) for column in wanted.columns] for row in rows], dtype=np.float64)
+    except OSError as error:
+        raise DataNeededError(f"cannot read {path}: {error.strerror or error}; it is {wanted.about}") from error
+    except (EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise DataNeededError(f"cannot read {path}: {error}; it is {wanted.about}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        columns = ", ".join(wanted.columns)
+        raise DataNeededError(f"{path} needs numbers in the columns {columns}; it is {wanted.about}") from error

@@ -1,0 +1,87 @@
+"""One style for all pictures: colours by where a number comes from, safe for the colour-blind, legible in print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from shuffledp_experiments.entry import Found, Kind, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS: Final = {
+    Kind.PUBLISHED: "#d55e00",
+    Kind.PRINTED: "#e69f00",
+    Kind.MEASURED: "#56b4e9",
+    Kind.ATTAINED: "#009e73",
+    Kind.CERTIFIED: "#0072b2",
+    Kind.EXACT: "#333333",
+}
+"""Okabe and Ito's colours (2008): certified is always blue, attained green, what the paper says orange."""
+
+CYCLE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333", "#8c6d31")
+"""For series that are all of one kind, such as mechanisms; with `MARKERS`, so that grey prints differ, too."""
+
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+QUIET: Final = "#8a8f98"
+
+
+def panels(
+    rows: int = 1, columns: int = 1, *, width: float = 8.6, height: float = 5.0, **options: Any
+) -> tuple[Figure, Any]:
+    """A figure and an array of its axes, shape (rows, columns); a size in inches, without a window.
+
+    Args:
+        rows: of axes.
+        columns: of axes.
+        width: of the whole figure.
+        height: of the whole figure.
+        options: those of matplotlib's `Figure.subplots`, such as sharey.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=140, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    for each in axes.ravel():
+        tidy(each)
+    return figure, axes
+
+
+def tidy(axes: Axes) -> None:
+    """Takes away what nobody reads, and adds a light grid."""
+    axes.grid(visible=True, which="major", color=QUIET, alpha=0.18, lw=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def line(axes: Axes, found: Found | Iterable[Row], series: str, *, label: str | None = None, **style: Any) -> None:
+    """Draws one series, in its kind's colour unless `style` says otherwise, with its interval if there is one."""
+    rows = [row for row in (found.rows if isinstance(found, Found) else found) if row.series == series]
+    if not rows:
+        raise ValueError(f"there is no series {series!r}")
+    style.setdefault("color", COLOURS[rows[0].kind])
+    style.setdefault("lw", 1.8)
+    x, y = np.array([row.x for row in rows], dtype=np.float64), np.array([row.y for row in rows])
+    axes.plot(x, y, label=series if label is None else label, **style)
+    if all(row.low is not None and row.high is not None for row in rows):
+        low, high = (np.array([getattr(row, end) for row in rows], dtype=np.float64) for end in ("low", "high"))
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
+
+
+def cycled(index: int) -> dict[str, Any]:
+    """Colour and marker of the series with this number, where several are of one kind."""
+    return {"color": CYCLE[index % len(CYCLE)], "marker": MARKERS[index % len(MARKERS)], "ms": 4.5}
+
+
+def legend_below(figure: Figure, *, columns: int = 4) -> None:
+    """One legend for all axes, below them, each label once."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)

@@ -1,0 +1,236 @@
+"""What an experiment is: a question, its parameters, one function from parameters to rows, and the claims it judges."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOOSE_FROM: Final = 1.1
+"""A published bound above this multiple of the certified one is called loose."""
+
+
+class Kind(StrEnum):
+    """Where a row's number comes from; in this order a reader may trust it least to most."""
+
+    PUBLISHED = "published"  # digits copied from the paper
+    PRINTED = "printed"  # the paper's formula, evaluated
+    MEASURED = "measured"  # simulated, with a stated number of runs
+    ATTAINED = "attained"  # what a concrete dataset costs: never above the truth
+    CERTIFIED = "certified"  # proved: never below the truth
+    EXACT = "exact"  # computed without a bound
+
+
+class Verdict(StrEnum):
+    """What is to be said of a published number or statement."""
+
+    SOUND = "sound"  # never below the truth
+    LOOSE = "loose"  # sound, and far above the truth
+    FALSE = "false"  # below what a concrete dataset costs, or refuted otherwise
+    NO_BOUND = "no-bound"  # an order of growth, evaluated with constant 1
+    UNEQUAL = "unequal"  # compares mechanisms at different guarantees
+    IMPOSSIBLE = "impossible"  # better than a proved optimum
+    NOT_REPRODUCED = "not-reproduced"  # no stated parameters give it
+    OPEN = "open"  # between attained and certified: nobody knows
+    DRAWING = "drawing"  # nothing is claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number of an experiment.
+
+    Attributes:
+        series: the curve or column that it belongs to.
+        kind: where it comes from.
+        x_name, x: what it is a number for, such as n; text for a category.
+        y_name, y: what it is, with its unit where it has one; NaN where there is none, such as an infeasible plan.
+        low, high: an interval around y (percentiles, or a confidence interval), where there is one.
+        settings: further parameters, the same names in every row of a series.
+    """
+
+    series: str
+    kind: Kind
+    x_name: str
+    x: float | str
+    y_name: str
+    y: float
+    low: float | None = None
+    high: float | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A published number or statement, with what is true beside it.
+
+    Attributes:
+        statement: where it stands and for which parameters, as "Theorem 1 at ε = .1".
+        verdict: see `Verdict`.
+        why: the reason in a few words, with the proposition of docs/accounting.md where there is one.
+        published, certified, attained: the numbers, in the same unit; None where there is none.
+    """
+
+    statement: str
+    verdict: Verdict
+    why: str
+    published: float | None = None
+    certified: float | None = None
+    attained: float | None = None
+
+    def line(self) -> str:
+        """One line: the numbers that there are, the verdict, the reason."""
+        numbers = [
+            f"{name} {value:.4g}"
+            for name, value in (
+                ("published", self.published),
+                ("certified", self.certified),
+                ("attained", self.attained),
+            )
+            if value is not None
+        ]
+        return " | ".join([self.statement, *numbers, f"{self.verdict.upper()}: {self.why}"])
+
+
+def judge(
+    statement: str, published: float, *, certified: float, attained: float, why: Mapping[Verdict, str] | str = ""
+) -> Claim:
+    """Judges a published bound on ε or δ by the two sides of the truth.
+
+    Args:
+        statement: see `Claim`.
+        published: the paper's number, in the unit of the others.
+        certified: never below the truth.
+        attained: never above it.
+        why: the reason, or one for each verdict that may come out.
+
+    Returns:
+        FALSE if published < attained, OPEN between the two, LOOSE above `LOOSE_FROM` times certified, else SOUND.
+        Digits that were rounded down in print are no falsehood: one part in a thousand is let pass.
+    """
+    if published < attained * (1 - 1e-3):
+        verdict = Verdict.FALSE
+    elif published < certified * (1 - 1e-3):
+        verdict = Verdict.OPEN
+    else:
+        verdict = Verdict.LOOSE if published > certified * LOOSE_FROM else Verdict.SOUND
+    reason = why if isinstance(why, str) else why.get(verdict, "")
+    return Claim(statement, verdict, reason or _BY_NUMBERS[verdict], published, certified, attained)
+
+
+_BY_NUMBERS: Final = {
+    Verdict.FALSE: "a concrete dataset costs more",
+    Verdict.OPEN: "between what is attained and what is certified",
+    Verdict.LOOSE: "above what is certified",
+    Verdict.SOUND: "not below what is certified",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an experiment gets: its parameters, and the reader's wishes.
+
+    Attributes:
+        parameters: the entry's own, with those of `--quick` over them where that is wished.
+        quick: fewer points and runs, for a first look.
+        seed: of every simulated number, with the entry's id: one seed, one CSV.
+        runs: simulated runs in place of the entry's own; None leaves it to the entry.
+        data: folder of the data files, or None; see `shuffledp_experiments.data`.
+        exact_sampler: whether a subset of the simulated runs is repeated with the clients' integer sampler.
+    """
+
+    id: str
+    parameters: Mapping[str, Any]
+    quick: bool = False
+    seed: int = 1
+    runs: int | None = None
+    data: Path | None = None
+    exact_sampler: bool = False
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+    def generator(self, *names: object) -> np.random.Generator:
+        """A generator of its own for each part of an experiment, so that parts may be computed in any order."""
+        text = "\0".join([self.id, *map(str, names)])
+        return np.random.default_rng([self.seed, zlib.crc32(text.encode())])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came out of an experiment.
+
+    Attributes:
+        rows: every number, in the order of the picture's series.
+        claims: the published statements that they judge; empty for figures that no paper has.
+        notes: what a reader must know: a stand-in for data, an infeasible row, what the new figure shows. Numbers in
+            them are computed.
+    """
+
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("an experiment has rows")
+
+    def series(self, name: str) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[np.float64]]]:
+        """x and y of one series, in the order of its rows."""
+        rows = [row for row in self.rows if row.series == name]
+        return np.array([row.x for row in rows]), np.array([row.y for row in rows], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One table or figure.
+
+    Attributes:
+        id: the paper's number and the table's, such as "000-t1"; "n4" for a figure that no paper has.
+        aliases: other ids of the same table.
+        source: author, year and place, such as "Biswas et al. 2022, table 1"; "new" where no paper has it.
+        question: what the reader wants to know, as a question.
+        parameters: names and values, as printed or inferred; `inferred` names the latter.
+        quick: values over these for `--quick`.
+        run: from the work to what was found.
+        draw: from what was found to its picture.
+        verdicts: the verdicts that come out; a test compares. Empty where nothing is claimed.
+        inferred: names of parameters that the paper does not state.
+        data: names of the data files that it uses, where they are given.
+        seconds: on two idle cores, measured.
+        seconds_quick: the same with `--quick`.
+    """
+
+    id: str
+    source: str
+    question: str
+    parameters: Mapping[str, Any]
+    run: Callable[[Work], Found]
+    draw: Callable[[Found], Figure]
+    seconds: float
+    seconds_quick: float
+    verdicts: frozenset[Verdict] = frozenset()
+    aliases: tuple[str, ...] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    inferred: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = {*self.quick, *self.inferred} - {*self.parameters}
+        if unknown:
+            raise ValueError(f"{self.id} has no parameters {sorted(unknown)}")
+        if not math.isfinite(self.seconds + self.seconds_quick):
+            raise ValueError(f"{self.id} needs its seconds")
+
+    def work(self, **wishes: Any) -> Work:
+        """The work of this entry with the reader's wishes; see `Work`."""
+        parameters = {**self.parameters, **(self.quick if wishes.get("quick") else {})}
+        return Work(id=self.id, parameters=parameters, **wishes)

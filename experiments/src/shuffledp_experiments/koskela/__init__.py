@@ -1,0 +1,9 @@
+"""Koskela, Heikkilä and Honkela 2021 (paper 004): tight accounting in the shuffle model."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shuffledp_experiments.entry import Entry
+
+ENTRIES: Final[tuple[Entry, ...]] = ()

@@ -1,0 +1,49 @@
+"""All experiments, in the order of the papers: one registry, which the command, the docs and the tests walk."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.errors import UnknownExperimentError
+
+PARTS: Final = {
+    "biswas": "Biswas, Jung and Palamidessi 2022 and 2023: histograms by k-randomised response",
+    "athanasiou": "Athanasiou et al. 2025: sums with metric privacy",
+    "lecture": "Lecture notes on local and shuffled privacy",
+    "koskela": "Koskela, Heikkilä and Honkela 2021: tight accounting in the shuffle model",
+    "beyond": "Figures that none of them has",
+}
+"""A package for each paper: its `ENTRIES` are the experiments."""
+
+
+@cache
+def experiments() -> dict[str, Entry]:
+    """All experiments by id, in the order of `PARTS`."""
+    found: dict[str, Entry] = {}
+    for part in PARTS:
+        for entry in part_entries(part):
+            if entry.id in found:
+                raise ValueError(f"two experiments are called {entry.id}")
+            found[entry.id] = entry
+    return found
+
+
+def part_entries(part: str) -> tuple[Entry, ...]:
+    """The experiments of one paper."""
+    entries: tuple[Entry, ...] = import_module(f"shuffledp_experiments.{part}").ENTRIES
+    return entries
+
+
+def experiment(name: str) -> Entry:
+    """The experiment of this id or alias.
+
+    Raises:
+        UnknownExperimentError: there is none; the message says where they are listed.
+    """
+    for entry in experiments().values():
+        if name == entry.id or name in entry.aliases:
+            return entry
+    raise UnknownExperimentError(f"there is no table or figure {name!r}; see shuffledp reproduce --list")

@@ -1,0 +1,59 @@
+"""What `shuffledp reproduce` shows while it runs, and says at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp.progress import Stages
+from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.pages import listed, write_index
+from shuffledp_experiments.running import Done, reproduce
+
+
+def show_list(*, as_json: bool) -> None:
+    """Prints all experiments."""
+    if as_json:
+        names = ("id", "source", "question", "verdicts", "seconds")
+        print(json.dumps([dict(zip(names, entry, strict=True)) for entry in listed()]))  # noqa: T201 - the output
+        return
+    table = Table("id", "where", "question", "verdicts", "s", box=None)
+    for *texts, seconds in listed():
+        table.add_row(*texts, f"{seconds:g}")
+    Console().print(table)
+
+
+def report(entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, **wishes: Any) -> None:
+    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of the registry."""
+    done: list[Done] = []
+    with Stages(Console(stderr=True, quiet=as_json)) as stages:
+        stages.update("experiments", 0, len(entries))
+        for each in reproduce(entries, out, **wishes):
+            done.append(each)
+            stages.update("experiments", len(done), len(entries))
+    order = [entry.id for entry in entries]
+    done.sort(key=lambda each: order.index(each.id))
+    page = write_index(done, out) if index else None
+    if as_json:
+        print(json.dumps([asdict(each) for each in done]))  # noqa: T201 - the output
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for each in done:
+        _show(console, each, out)
+    if page is not None:
+        console.print(f"all of them: {page}", markup=False)
+
+
+def _show(console: Console, done: Done, out: Path) -> None:
+    if done.missing:
+        console.print(f"{done.id}: did not run: {done.missing}", markup=False)
+        return
+    console.print(f"{done.id}: {out / done.id}.csv, .png, .pdf ({done.seconds:.1f} s)", markup=False)
+    for text in (*(claim.line() for claim in done.claims), *done.notes):
+        console.print(f"  {text}", markup=False)

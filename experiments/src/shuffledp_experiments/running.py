@@ -1,0 +1,95 @@
+"""Runs experiments side by side, and writes for each a CSV and its picture as PNG and PDF."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+from shuffledp_core.errors import ConfigError
+from shuffledp_experiments.entry import Claim, Entry
+from shuffledp_experiments.errors import DataNeededError
+from shuffledp_experiments.registry import experiment
+from shuffledp_experiments.table import as_csv
+
+ENDINGS: Final = ("csv", "png", "pdf")
+
+_STEADY: Final = {"png": {"Software": None}, "pdf": {"Creator": None, "Producer": None, "CreationDate": None}}
+"""Nothing of the day or of the library's version in a picture: the same rows, the same bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One experiment that ran, or could not for want of data.
+
+    Attributes:
+        id: of the experiment.
+        claims: the published statements, judged.
+        notes: what a reader must know.
+        seconds: it took, by the clock.
+        missing: why it could not run; empty where it did.
+    """
+
+    id: str
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    missing: str = ""
+
+
+def reproduce(entries: Sequence[Entry], out: Path, *, processes: int | None = None, **wishes: Any) -> Iterator[Done]:
+    """Runs experiments and writes their files; yields each as it is done, the longest begun first.
+
+    Args:
+        entries: of the registry.
+        out: folder of the files; made where it is missing.
+        processes: at a time; None for as many as there are cores. One runs here, without another process.
+        wishes: see `Work`.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    longest_first = sorted(entries, key=lambda entry: entry.seconds, reverse=True)
+    workers = min(processes or len(os.sched_getaffinity(0)), len(entries))
+    if workers <= 1:
+        for entry in longest_first:
+            yield reproduce_one(entry, out, **wishes)
+        return
+    # A fresh interpreter each: a forked one would share the locks of the progress bar's thread.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(_by_id, entry.id, out, wishes) for entry in longest_first]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _by_id(name: str, out: Path, wishes: dict[str, Any]) -> Done:
+    return reproduce_one(experiment(name), out, **wishes)
+
+
+def reproduce_one(entry: Entry, out: Path, **wishes: Any) -> Done:
+    """Runs one experiment and writes out/ID.csv, .png and .pdf. Raises as `reproduce`."""
+    began = time.monotonic()
+    try:
+        found = entry.run(entry.work(**wishes))
+    except DataNeededError as error:
+        return Done(entry.id, (), (), time.monotonic() - began, str(error))
+    figure = entry.draw(found)
+    try:
+        (out / f"{entry.id}.csv").write_text(as_csv(found.rows))
+        for ending, metadata in _STEADY.items():
+            figure.savefig(out / f"{entry.id}.{ending}", metadata=metadata)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
+    return Done(entry.id, found.claims, found.notes, time.monotonic() - began)

@@ -1,0 +1,98 @@
+"""The runner of the experiments, on an entry made for the test: files, verdicts, wishes, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shuffledp_experiments import drawing
+from shuffledp_experiments.data import load
+from shuffledp_experiments.entry import Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.errors import DataNeededError, UnknownExperimentError
+from shuffledp_experiments.registry import experiment
+from shuffledp_experiments.running import reproduce_one
+from shuffledp_experiments.table import as_csv
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def run(work: Work) -> Found:
+    noise = work.generator("noise").normal(size=work["points"])
+    rows = [
+        Row("noise", Kind.MEASURED, "i", float(i), "value", float(y), settings={"n": 7}) for i, y in enumerate(noise)
+    ]
+    return Found(tuple(rows), (judge("Theorem 0", 0.5, certified=2.0, attained=1.0),))
+
+
+def draw(found: Found) -> Figure:
+    figure, axes = drawing.panels()
+    drawing.line(axes[0, 0], found, "noise")
+    return figure
+
+
+ENTRY = Entry(
+    id="t-1", source="nobody", question="what is noise?", parameters={"points": 9}, quick={"points": 3},
+    run=run, draw=draw, seconds=0.1, seconds_quick=0.1, verdicts=frozenset({Verdict.FALSE}),
+)  # fmt: skip
+
+
+def test_one_seed_gives_one_csv_and_one_picture(tmp_path: Path) -> None:
+    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
+    for folder, seed in ((first, 3), (again, 3), (other, 4)):
+        folder.mkdir()
+        assert reproduce_one(ENTRY, folder, seed=seed).claims[0].verdict is Verdict.FALSE
+    for ending in ("csv", "png", "pdf"):
+        assert (first / f"t-1.{ending}").read_bytes() == (again / f"t-1.{ending}").read_bytes()
+    assert (first / "t-1.csv").read_text() != (other / "t-1.csv").read_text()
+
+
+def test_quick_takes_the_quick_parameters_and_the_csv_keeps_every_digit(tmp_path: Path) -> None:
+    reproduce_one(ENTRY, tmp_path, quick=True)
+    rows = list(csv.DictReader((tmp_path / "t-1.csv").read_text().splitlines()))
+    found = ENTRY.run(ENTRY.work(quick=True))
+    assert [float(row["y"]) for row in rows] == [row.y for row in found.rows]
+    assert {row["n"] for row in rows} == {"7"}
+    assert len(rows) == 3
+
+
+def test_what_is_not_a_number_is_an_empty_cell() -> None:
+    text = as_csv([Row("s", Kind.EXACT, "n", 1, "ε", float("nan"))])
+    assert text.splitlines()[1] == "s,exact,n,1,ε,,,"
+
+
+@pytest.mark.parametrize(
+    ("published", "verdict"),
+    [(0.9, Verdict.FALSE), (1.5, Verdict.OPEN), (2.1, Verdict.SOUND), (2.3, Verdict.LOOSE), (0.9995, Verdict.OPEN)],
+)
+def test_a_bound_is_judged_by_both_sides_of_the_truth(published: float, verdict: Verdict) -> None:
+    assert judge("s", published, certified=2.0, attained=1.0).verdict is verdict
+
+
+def test_an_unknown_table_names_the_command_that_lists_them() -> None:
+    with pytest.raises(UnknownExperimentError, match="--list"):
+        experiment("999-t9")
+
+
+def test_missing_and_broken_data_files_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(DataNeededError, match="--data"):
+        load(None, "pums")
+    with pytest.raises(DataNeededError, match="cannot read"):
+        load(tmp_path, "pums")
+    (tmp_path / "pums_ca_1000.csv").write_text("educ,age\n1,2\n")
+    with pytest.raises(DataNeededError, match="needs numbers in the columns educ, income"):
+        load(tmp_path, "pums")
+
+
+def test_an_entry_without_its_data_says_so_and_writes_nothing(tmp_path: Path) -> None:
+    def needs(_work: Work) -> Found:
+        raise DataNeededError("give it")
+
+    entry = Entry(
+        id="t-2", source="nobody", question="?", parameters={}, run=needs, draw=draw, seconds=1, seconds_quick=1
+    )
+    assert reproduce_one(entry, tmp_path).missing == "give it"
+    assert not list(tmp_path.iterdir())
