@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shuffledp.composed import Composition, compose
     from shuffledp.curves import Curve, curve
     from shuffledp.guarantees import Guarantee, certify
+    from shuffledp.location import Centroid, Grid, LocationPlan, plan_location, simulate_location
     from shuffledp.plans import Plan
     from shuffledp.simulation import Answer, simulate
     from shuffledp.verification import Checked, verify
@@ -36,15 +37,18 @@ __all__ = [
     "Adjacency",
     "Answer",
     "CannotCertify",
+    "Centroid",
     "Checked",
     "Comparison",
     "Composition",
     "Curve",
     "GeoShuffle",
+    "Grid",
     "Guarantee",
     "HadamardResponse",
     "KRRHistogram",
     "LocalMatrix",
+    "LocationPlan",
     "Plan",
     "RRShuffle",
     "SGDLShuffle",
@@ -59,8 +63,10 @@ __all__ = [
     "compose",
     "curve",
     "group",
+    "plan_location",
     "renyi",
     "simulate",
+    "simulate_location",
     "subsampled",
     "trade_off",
     "verify",
@@ -71,6 +77,7 @@ _HOMES: Final = {
     "shuffledp.composed": ("Composition", "compose"),
     "shuffledp.curves": ("Curve", "curve"),
     "shuffledp.guarantees": ("Guarantee", "certify"),
+    "shuffledp.location": ("Centroid", "Grid", "LocationPlan", "plan_location", "simulate_location"),
     "shuffledp.plans": ("Plan",),
     "shuffledp.simulation": ("Answer", "simulate"),
     "shuffledp.verification": ("Checked", "verify"),

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from shuffledp.commands.app import advise, calibrate, certify_app, compose, simulate, verify
+from shuffledp.commands.app import advise, calibrate, certify_app, compose, location, simulate, verify
 from shuffledp.interruption import unwinding
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.installed import offered
@@ -31,7 +31,7 @@ EXTRAS: Final = {
 """The commands that other packages of ours bring, by the extra that installs them."""
 
 PANELS: Final = {
-    "Try it": ("demo", "simulate"),
+    "Try it": ("demo", "simulate", "location"),
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
     "Operate": ("deploy", "keys", "round", "results", "fleet", "load"),
     "Attack": ("attack", "audit"),
@@ -76,7 +76,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(certify_app, name="certify")
-for _command in (calibrate, advise, compose, verify, simulate):
+for _command in (calibrate, advise, compose, verify, simulate, location):
     app.command()(_command)
 
 

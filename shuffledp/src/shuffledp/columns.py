@@ -77,6 +77,39 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
     return Column(name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from)
 
 
+def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
+    """Latitude and longitude of the first `users` rows of a CSV with the columns lat and lon; drawn from too few rows.
+
+    Returns:
+        Shape (users, 2), degrees.
+
+    Raises:
+        UsageError: no such file or column, no rows, or a value that is no number.
+    """
+    rows = csv.reader(_read(file).splitlines())
+    try:
+        header = next(rows, [])
+        places = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
+        filled = islice((row for row in rows if row), users)
+        found = [[_parse_degrees(row, place, str(file), rows.line_num) for place in places] for row in filled]
+    except csv.Error as error:
+        raise UsageError(f"{file}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
+    if not found:
+        raise UsageError(f"{file} has no rows; a line for each person is needed")
+    points = np.array(found, dtype=np.float64)
+    return points if len(found) == users else np.random.default_rng(DRAW_SEED).choice(points, users)
+
+
+def _parse_degrees(row: list[str], place: int, label: str, line: int) -> float:
+    try:
+        degrees = float(row[place])
+    except (IndexError, ValueError) as error:
+        raise UsageError(f"{label}, line {line}: lat and lon need degrees, such as 48.8566") from error
+    if not abs(degrees) <= 180:
+        raise UsageError(f"{label}, line {line}: {row[place]!r} is no latitude or longitude in degrees")
+    return degrees
+
+
 def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
     """Finds a column's name and place; `UsageError` lists the columns otherwise."""
     if not any(header):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from shuffledp.location import Centroid
     from shuffledp.simulation import Answer
 
 ENDINGS: Final = (".png", ".svg", ".pdf")
@@ -105,6 +107,55 @@ def draw_answer(axes: Axes, found: Answer) -> None:
         axes.set_ylim(*_around(np.concatenate((truths, totals, low, high))))
     axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
     axes.legend(frameon=False, fontsize=9)
+
+
+def draw_centroid(axes: Axes, found: Centroid) -> None:
+    """People as a density of squares, their true middle, the estimate and its box, in degrees and true to scale."""
+    grid = found.plan.grid
+    (south, west), (north, east) = (
+        grid.point(*place) for place in ((-0.5, -0.5), (grid.columns - 0.5, grid.rows - 0.5))
+    )
+    # At most some 60 cells across: a picture of single squares would show nothing but dots.
+    coarse = max(1, math.ceil(max(grid.columns, grid.rows) / 60))
+    shape = math.ceil(grid.columns / coarse), math.ceil(grid.rows / coarse)
+    density = np.zeros(shape)
+    np.add.at(density, tuple((found.squares // coarse).T), 1)
+    # The last cells may reach beyond the map.
+    right = west + (east - west) * shape[0] * coarse / grid.columns
+    top = south + (north - south) * shape[1] * coarse / grid.rows
+    shades = axes.imshow(
+        np.sqrt(density.T),
+        origin="lower",
+        extent=(west, right, south, top),
+        cmap="Greys",
+        interpolation="nearest",
+        aspect=grid.metres_a_degree[1] / grid.metres_a_degree[0],
+        alpha=0.85,
+        zorder=0,
+    )
+    shades.set_clim(0, 1.4 * max(float(shades.get_clim()[1]), 1.0))
+    corners = np.array(found.box)
+    axes.plot(*_outline(corners), color=_CERTIFIED, lw=2, label="95 % for each axis", zorder=3)
+    axes.plot(found.truth[1], found.truth[0], "X", color=_PUBLISHED, ms=10, mec="white", label="true middle", zorder=4)
+    axes.plot(found.point[1], found.point[0], "o", color=_CERTIFIED, ms=8, mec="white", label="estimate", zorder=5)
+    seen = np.vstack((corners, found.truth, found.point, ((south, west), (top, right))))
+    axes.set(xlim=(seen[:, 1].min(), seen[:, 1].max()), ylim=(seen[:, 0].min(), seen[:, 0].max()))
+    axes.set_xlabel("longitude, degrees")
+    axes.set_ylabel("latitude, degrees")
+    asked = found.plan
+    axes.set_title(
+        f"{len(found.squares):,} users, ε = {number(asked.epsilon)} for {asked.radius:g} m, δ = {asked.delta:g}",
+        fontsize=12,
+        loc="left",
+    )
+    axes.ticklabel_format(useOffset=False)
+    axes.legend(frameon=True, framealpha=0.9, fontsize=9)
+
+
+def _outline(corners: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[list[float], list[float]]:
+    """Longitudes and latitudes around a box of two corners."""
+    (south, west), (north, east) = corners.tolist()
+    return [west, east, east, west, west], [south, south, north, north, south]
 
 
 def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:

@@ -1,0 +1,86 @@
+"""`shuffledp location`: where people are on average, from simulated people at points of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def location(
+    data: Annotated[Path, typer.Argument(help="CSV file (or .csv.gz) with columns lat and lon, in degrees.")],
+    *,
+    box: Annotated[str, typer.Option(metavar="S,W,N,E", help="Edges of the map in degrees, as 48.82,2.28,48.88,2.40.")],
+    side: Annotated[float, typer.Option(help="Side of a square of the map, in metres.")] = 100.0,
+    radius: Annotated[float, typer.Option(help="Metres within which points are protected with ε.")] = 500.0,
+    epsilon: Annotated[float, typer.Option(help="Target ε for points that far apart, in nats.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Target δ of both rounds.")] = 1e-6,
+    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    honest: Annotated[
+        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95 %.")
+    ] = None,
+    mechanism: Mechanism = "geo-shuffle",
+    seed: Annotated[
+        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Fast and repeatable; default: exact samplers.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the map into this file (.png, .svg or .pdf).")] = None,
+    output: Format = OutputFormat.TEXT,
+) -> None:
+    """The middle of where people are, by two rounds with metric privacy: one for columns, one for rows of a map."""
+    from shuffledp.columns import load_points
+    from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.location import Grid, plan_location, simulate_location
+    from shuffledp.progress import working
+
+    if plot is not None:
+        from shuffledp.drawing import check_plot
+
+        check_plot(plot)
+    grid = Grid(*_edges(box), side)
+    points = load_points(data, users=users)
+    with working("calibrating both rounds"):
+        plan = plan_location(
+            grid, radius=radius, epsilon=epsilon, delta=delta, users=users,
+            honest=users - users // 20 if honest is None else honest, mechanism=mechanism,
+        )  # fmt: skip
+    with working("simulating"):
+        found = simulate_location(plan, points, seed)
+    if plot is not None:
+        from shuffledp.drawing import save
+
+        save(found.plot(), plot)
+    if output is OutputFormat.JSON:
+        print_json(found.to_dict())
+        return
+    print_rich(_table("the two rounds", plan.table()), _table(f"{users:,} simulated users", found.table()))
+    if found.outside:
+        typer.echo(f"{found.outside:,} points outside the map went to its nearest square")
+    if plot is not None:
+        typer.echo(f"drawn into {plot}")
+
+
+def _edges(box: str) -> tuple[float, float, float, float]:
+    try:
+        south, west, north, east = map(float, box.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{box!r} is not four degrees south,west,north,east", param_hint="--box") from error
+    return south, west, north, east
+
+
+def _table(title: str, rows: list[tuple[str, str, str]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,313 @@
+"""Where people are on average: points of a map as two sums with metric privacy, one for each axis.
+
+Near points are hard to tell apart, far ones easier (Andrés et al. 2013; Athanasiou et al. 2025, Appendix D). The map is
+a grid of squares; a device sends the number of its column in one round, and of its row in another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.choosing import calibrate
+from shuffledp.guarantees import guarantee_of, number
+from shuffledp.notebook import check_installed, html_table
+from shuffledp.plans import Plan
+from shuffledp.simulation import Answer, simulate
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms.base import MAX_DOMAIN
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.sums.planar import Guarantee as PlaneGuarantee
+from shuffledp_privacy.sums.planar import axis_budget, plane_guarantee
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+METRES_A_DEGREE: Final = math.pi / 180 * 6_371_008.8
+"""Along a meridian, of a sphere of the Earth's mean radius (IUGG). A grid is a plane: good to 1 % for a city."""
+
+_COVERAGE: Final = "95 % for each axis"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A rectangle of the map, cut into squares.
+
+    Attributes:
+        south, west, north, east: its edges in degrees; it may not cross the date line or come near a pole.
+        side: of a square, in metres.
+
+    Raises:
+        UsageError: edges in the wrong order, or a grid of fewer than 2 or too many squares along an axis.
+    """
+
+    south: float
+    west: float
+    north: float
+    east: float
+    side: float
+
+    def __post_init__(self) -> None:
+        if not (-80 <= self.south < self.north <= 80 and -180 <= self.west < self.east <= 180):
+            raise UsageError(
+                "a box is south, west, north, east in degrees, south below north and west below east, at most 80 from "
+                f"the equator, not {self.south:g}, {self.west:g}, {self.north:g}, {self.east:g}"
+            )
+        if not (math.isfinite(self.side) and self.side > 0):
+            raise UsageError(f"the side of a square must be above 0 metres, not {self.side:g}")
+        if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
+            raise UsageError(
+                f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows of this box; "
+                f"choose a side that makes 2 to {MAX_DOMAIN:,}"
+            )
+
+    @property
+    def metres_a_degree(self) -> tuple[float, float]:
+        """Metres of a degree of longitude, in the middle of the box, and of latitude."""
+        return METRES_A_DEGREE * math.cos(math.radians((self.south + self.north) / 2)), METRES_A_DEGREE
+
+    @property
+    def columns(self) -> int:
+        """Squares from west to east."""
+        return math.ceil((self.east - self.west) * self.metres_a_degree[0] / self.side)
+
+    @property
+    def rows(self) -> int:
+        """Squares from south to north."""
+        return math.ceil((self.north - self.south) * self.metres_a_degree[1] / self.side)
+
+    def squares(self, points: ArrayLike) -> tuple[NDArray[np.int64], int]:
+        """The squares that points are in, and how many points were outside and went to the nearest.
+
+        Args:
+            points: shape (users, 2), latitude and longitude in degrees.
+
+        Returns:
+            Shape (users, 2), column and row, each from 0 up.
+
+        Raises:
+            UsageError: another shape, or no finite numbers.
+        """
+        held = np.asarray(points, dtype=np.float64)
+        if held.ndim != 2 or held.shape[1] != 2 or not held.size or not np.all(np.isfinite(held)):
+            raise UsageError(f"points must be latitude and longitude for each user, shape (users, 2), not {held.shape}")
+        offsets = (held[:, ::-1] - (self.west, self.south)) * self.metres_a_degree / self.side
+        found = np.clip(np.floor(offsets), 0, (self.columns - 1, self.rows - 1)).astype(np.int64)
+        inside = (held >= (self.south, self.west)) & (held <= (self.north, self.east))
+        return found, int((~inside.all(axis=1)).sum())
+
+    def point(self, column: float, row: float) -> tuple[float, float]:
+        """Latitude and longitude of the middle of a square; between squares for parts of them."""
+        east, north = ((place + 0.5) * self.side for place in (column, row))
+        across, up = self.metres_a_degree
+        return self.south + north / up, self.west + east / across
+
+
+@dataclass(frozen=True, slots=True)
+class LocationPlan:
+    """Two rounds, one for each axis, and what they guarantee together.
+
+    Attributes:
+        grid: the map.
+        columns: the plan of the round that asks for a user's column, with metric adjacency.
+        rows: the same for rows.
+        radius: metres within which points are protected with `epsilon`.
+        epsilon: nats, certified for any two points at most `radius` metres apart; twice as far costs at most twice.
+        delta: of both rounds together.
+    """
+
+    grid: Grid
+    columns: Plan
+    rows: Plan
+    radius: float
+    epsilon: float
+    delta: float
+
+    def _repr_html_(self) -> str:
+        return html_table("location", self.table())
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """The plan in words: name, value, remark."""
+        axes = (("columns", self.columns), ("rows", self.rows))
+        found = [
+            ("map", f"{self.grid.columns:,} x {self.grid.rows:,} squares", f"of {self.grid.side:g} m"),
+            ("ε", number(self.epsilon), f"certified, for points at most {self.radius:g} m apart"),
+            ("δ", f"{self.delta:g}", "of both rounds"),
+        ]
+        for name, plan in axes:
+            messages = guarantee_of(plan).messages
+            settings = ", ".join(f"{key} = {value}" for key, value in plan.parameters.items())
+            found.append((f"round for {name}", plan.kind, f"{settings}; {messages:,} messages a user"))
+        return found
+
+
+def plan_location(
+    grid: Grid,
+    *,
+    radius: float,
+    epsilon: float,
+    delta: float,
+    users: int,
+    honest: int | None = None,
+    mechanism: str = "geo-shuffle",
+) -> LocationPlan:
+    """The two rounds of least error that keep ε for points at most `radius` metres apart.
+
+    Two such points are at most radius/side + √2 squares apart, as each axis may round up; ε a square is shared out
+    between the axes by 1/√2, δ by halves (docs/accounting.md, S15).
+
+    Args:
+        grid: the map.
+        radius: metres.
+        epsilon: nats for points `radius` apart.
+        delta: of both rounds, in [1e-12, 1).
+        users: n of each round.
+        honest: users who follow the protocol; None for all.
+        mechanism: of sums.
+
+    Raises:
+        UsageError: a value outside its range.
+        CannotCertify: no parameters keep the target.
+    """
+    if not (math.isfinite(radius) and radius > 0):
+        raise UsageError(f"radius must be above 0 metres, not {radius:g}")
+    reach = radius / grid.side + math.sqrt(2)
+    axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
+    setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
+    columns, rows = (
+        calibrate(mechanism, epsilon=axis.epsilon, delta=axis.delta, setting=setting, max_value=count - 1)
+        for count in (grid.columns, grid.rows)
+    )
+    plane = plane_guarantee(_certified(columns), _certified(rows))
+    return LocationPlan(grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta)
+
+
+def _certified(plan: Plan) -> PlaneGuarantee:
+    epsilon = guarantee_of(plan).certified
+    if epsilon is None:
+        raise CannotCertify(f"no ε is certified for {plan.kind}; choose a larger radius or δ")
+    return PlaneGuarantee(epsilon, plan.delta)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Centroid:
+    """The estimated middle of simulated people, beside the true one.
+
+    Attributes:
+        plan: the two rounds.
+        columns: the answer of the round for columns, rows: of that for rows; in squares.
+        squares: shape (users, 2), where everybody is; a simulation knows.
+        outside: users who were outside the map and went to its nearest square.
+    """
+
+    plan: LocationPlan
+    columns: Answer
+    rows: Answer
+    squares: NDArray[np.int64]
+    outside: int
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """Estimated latitude and longitude; unbiased, so it may lie outside the map."""
+        return self.plan.grid.point(float(self.columns.mean), float(self.rows.mean))
+
+    @property
+    def truth(self) -> tuple[float, float]:
+        """The middle of everybody's squares."""
+        return self.plan.grid.point(float(self.columns.truth), float(self.rows.truth))
+
+    @property
+    def box(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """South-west and north-east corners of the interval, 95 % for each axis, so at least 90 % for both."""
+        low, high = zip(self.columns.interval.tolist(), self.rows.interval.tolist(), strict=True)
+        return self.plan.grid.point(*low), self.plan.grid.point(*high)
+
+    @property
+    def error(self) -> float:
+        """Metres between estimate and truth."""
+        side = self.plan.grid.side
+        return side * math.hypot(*(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows)))
+
+    @property
+    def standard_error(self) -> float:
+        """Root of the expected squared distance, metres."""
+        return self.plan.grid.side * math.hypot(*(float(axis.standard_error) for axis in (self.columns, self.rows)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of `shuffledp location --format json`."""
+        grid = self.plan.grid
+        return {
+            "centroid": list(self.point),
+            "box_95": [list(corner) for corner in self.box],
+            "truth": list(self.truth),
+            "error_metres": self.error,
+            "standard_error_metres": self.standard_error,
+            "users": len(self.squares),
+            "outside": self.outside,
+            "squares": [grid.columns, grid.rows],
+            "epsilon": {"certified": self.plan.epsilon, "radius_metres": self.plan.radius},
+            "delta": self.plan.delta,
+            "rounds": [self.plan.columns.to_dict(), self.plan.rows.to_dict()],
+        }
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """The answer in words: name, value, remark."""
+        south_west, north_east = self.box
+        return [
+            ("centroid", _degrees(self.point), f"± {self.standard_error:,.0f} m"),
+            ("box", f"{_degrees(south_west)} .. {_degrees(north_east)}", _COVERAGE),
+            ("truth", _degrees(self.truth), f"{self.error:,.0f} m away"),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{len(self.squares):,} users", self.table())
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the map: where people are, their true middle, the estimate and its box; on new axes if none are given.
+
+        Raises:
+            NotInstalledError: without matplotlib, the extra `plot`.
+        """
+        check_installed("matplotlib", "shuffledp[plot]", "a plot")
+        from shuffledp.drawing import draw_centroid, new_axes
+
+        axes = new_axes() if axes is None else axes
+        draw_centroid(axes, self)
+        return axes
+
+
+def simulate_location(plan: LocationPlan, points: ArrayLike, seed: int | None = None) -> Centroid:
+    """Both rounds with simulated people who follow the protocol.
+
+    Args:
+        plan: the two rounds.
+        points: shape (users, 2), latitude and longitude in degrees; those outside the map go to its nearest square.
+        seed: as for `simulate`.
+
+    Raises:
+        UsageError: no points, or no finite numbers.
+
+    >>> import shuffledp as sdp
+    >>> grid = sdp.Grid(south=48.82, west=2.28, north=48.88, east=2.40, side=200)
+    >>> plan = sdp.plan_location(grid, radius=1000, epsilon=1, delta=1e-6, users=2000)
+    >>> round(plan.epsilon, 3) <= 1, (grid.columns, grid.rows)
+    (True, (44, 34))
+    >>> found = sdp.simulate_location(plan, [(48.85, 2.33), (48.87, 2.36)] * 1000, seed=1)
+    >>> found.error < 6 * found.standard_error
+    True
+    """
+    squares, outside = plan.grid.squares(points)
+    seeds = (None, None) if seed is None else (2 * seed, 2 * seed + 1)
+    columns = simulate(plan.columns, squares[:, 0], seeds[0])
+    rows = simulate(plan.rows, squares[:, 1], seeds[1])
+    return Centroid(plan, columns, rows, squares, outside)
+
+
+def _degrees(point: tuple[float, float]) -> str:
+    return f"{point[0]:.5f}, {point[1]:.5f}"
