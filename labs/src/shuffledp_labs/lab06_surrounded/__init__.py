@@ -24,7 +24,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "alone",
-            "1,000 users are certified ε = .30. What is left of it for a user when the other 999 collude?",
+            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified ε = .30. What is left of it for a user when the "
+            "other 999 collude?",
             "number",
             "nats",
         ),

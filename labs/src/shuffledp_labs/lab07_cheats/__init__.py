@@ -61,7 +61,8 @@ LAB: Final = Lab(
         ),
         Prediction(
             "alone",
-            "1,000 users are certified for ε .30. The entry node turns 999 away. What ε is left for the one who is in?",
+            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified for ε = .30. The entry node turns 999 away and "
+            "makes their reports up. What ε is left for the one who is in?",
             "number",
             "nats",
         ),

@@ -24,7 +24,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "audited",
-            "The true ε of two datasets is .634. What lower bound does an audit with 20,000 rounds on each reach?",
+            "Eight users answer by k-RR with k = 3 and ε0 = 1; of two datasets the true ε is .634 at δ = .01. What "
+            "lower bound does an audit prove, at confidence .9 and with 20,000 rounds on each?",
             "number",
             "nats",
         ),
@@ -46,8 +47,8 @@ LAB: Final = Lab(
     explanations=(
         "Why does an audit that chooses and measures on the same samples cry wolf on equal laws, although its interval "
         "is exact?",
-        "An honest client was not accused, and neither was a liar in a thousand. What exactly has your audit shown "
-        "about the clients that it did not name?",
+        "An honest client was not accused, and a client that lies in one of a thousand answers would not be, either. "
+        "What exactly has your audit shown about the clients that it did not name?",
     ),
     show=_show,
     folder=__name__,
