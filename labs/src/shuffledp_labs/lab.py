@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -80,6 +81,7 @@ class Prediction:
         kind: what an answer is.
         unit: of a number, for the reader.
         choices: of a choice.
+        most: of a number that lies between 0 and this, such as 1 for a share; infinite for any number.
     """
 
     key: str
@@ -87,6 +89,7 @@ class Prediction:
     kind: Literal["number", "choice", "text"]
     unit: str = ""
     choices: tuple[str, ...] = ()
+    most: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ LAB = Lab(
             "from their answer name rightly?",
             "number",
             "people",
+            most=100,
         ),
     ),
     checks=(

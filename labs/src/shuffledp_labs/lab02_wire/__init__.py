@@ -41,6 +41,7 @@ LAB: Final = Lab(
             "Clients send one message for every one of their code. Of how many can an observer name the answer?",
             "number",
             "percent",
+            most=100,
         ),
         Prediction(
             "encrypted",
@@ -53,9 +54,14 @@ LAB: Final = Lab(
             "2,000 noisy numbers are shuffled, one user may hold 20, all others hold 0. How often do you guess right?",
             "number",
             "percent",
+            most=100,
         ),
         Prediction(
-            "bits", "The same noisy numbers, as shuffled bits. How often do you guess right?", "number", "percent"
+            "bits",
+            "The same noisy numbers, as shuffled bits. How often do you guess right?",
+            "number",
+            "percent",
+            most=100,
         ),
     ),
     checks=(

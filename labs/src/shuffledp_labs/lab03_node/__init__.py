@@ -73,12 +73,14 @@ LAB = Lab(
             "Nodes 1 and 3 are corrupt and write down all they see; yours mixes. How many of 24 messages are traced?",
             "number",
             "of 24",
+            most=24,
         ),
         Prediction(
             "by_place",
             "They guess by place, as if you had kept the order. How many of 24 senders do they get right, on average?",
             "number",
             "of 24",
+            most=24,
         ),
         Prediction(
             "copied",

@@ -73,14 +73,18 @@ LAB = Lab(
             "Nodes 1 and 2 of three are corrupt. What share of the messages do they link?",
             "number",
             "%",
+            most=100,
         ),
-        Prediction("all_three", "All three are corrupt. What share of the messages do they link?", "number", "%"),
+        Prediction(
+            "all_three", "All three are corrupt. What share of the messages do they link?", "number", "%", most=100
+        ),
         Prediction(
             "guessed",
             "They have linked everybody. Each person told the truth with probability 25/27, and the most frequent "
             "value is held by 25 %. What share of the values do they guess?",
             "number",
             "%",
+            most=100,
         ),
         Prediction(
             "worst_node",

@@ -35,6 +35,7 @@ LAB: Final = Lab(
             "of 20, one of them your victim. How often is the best guess at its value right?",
             "number",
             "from 0 to 1",
+            most=1,
         ),
         Prediction(
             "half_stays",

@@ -48,6 +48,7 @@ LAB: Final = Lab(
             "100 rounds does it find the victim's message on the board?",
             "number",
             "rounds",
+            most=100,
         ),
         Prediction(
             "a_receipt_proves",

@@ -27,8 +27,11 @@ LAB: Final = Lab(
             "Four users, three symbols, ε0 = 1, ε = .2: the theorem prints δ = .0916. What is the true δ of the worst "
             "dataset?",
             "number",
+            most=1,
         ),
-        Prediction("false_cells", "In how many of 180 cells is the printed theorem false?", "number", "cells"),
+        Prediction(
+            "false_cells", "In how many of 180 cells is the printed theorem false?", "number", "cells", most=180
+        ),
         Prediction(
             "equal_others",
             "Is the worst dataset of the other users always one in which all of them hold the same symbol?",

@@ -35,6 +35,7 @@ LAB: Final = Lab(
             "and measure it on the same samples. In how many of 100 repetitions do you 'find' ε > 0?",
             "number",
             "repetitions",
+            most=100,
         ),
         Prediction(
             "silence",
