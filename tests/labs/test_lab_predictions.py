@@ -44,7 +44,7 @@ def test_what_is_no_number_is_explained(tmp_path: Path, text: str) -> None:
         kept(tmp_path, two_left=text)
 
 
-@pytest.mark.parametrize("lab", all_labs(), ids=lambda lab: str(lab.number))
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
 def test_questions_for_shares_and_percents_say_how_far_they_go(lab: Lab) -> None:
     for asked in lab.predictions:
         if asked.unit in {"percent", "%"} or "of 100" in asked.question:
