@@ -5,21 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.student.process import StudentProgram
 
-__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Prediction", "Showing"]
+__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Later", "Prediction", "Showing"]
 
 CHECK_POINTS: Final = 75
 PREDICTION_POINTS: Final = 5
 EXPLANATION_POINTS: Final = 10
 """Of one explanation, of two; given by a person."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """A function of a lab's package that is imported when it is called: `lab list` must not wait for numpy and gRPC.
+
+    A lab says `_of = partial(Later, __name__)`, and then `_of("checks.check_law")`.
+
+    Attributes:
+        package: of the lab.
+        place: the function, by its module in the package and its name.
+    """
+
+    package: str
+    place: str
+
+    def __call__(self, given: Any) -> Any:
+        """What the function says of an `Attempt`, or of a `Showing`."""
+        return self.function(given)
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """The function itself."""
+        module, name = self.place.rsplit(".", 1)
+        found: Callable[[Any], Any] = getattr(import_module(f"{self.package}.{module}"), name)
+        return found
 
 
 @dataclass(frozen=True)

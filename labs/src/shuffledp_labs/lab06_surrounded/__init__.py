@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab import Lab, Later, Prediction
 from shuffledp_labs.lab06_surrounded.checks import CHECKS
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab06_surrounded.show import run
-
-    return run(showing)
-
 
 LAB: Final = Lab(
     number=6,
@@ -52,6 +44,6 @@ LAB: Final = Lab(
         "Your plan counts on fewer users than are hoped for. What does this cost when everybody comes, what when "
         "fewer come than it counts on, and who notices?",
     ),
-    show=_show,
+    show=Later(__name__, "show.run"),
     folder=__name__,
 )

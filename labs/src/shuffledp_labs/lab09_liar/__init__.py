@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab import Lab, Later, Prediction
 from shuffledp_labs.lab09_liar.checks import CHECKS
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab09_liar.show import run
-
-    return run(showing)
-
 
 LAB: Final = Lab(
     number=9,
@@ -51,6 +43,6 @@ LAB: Final = Lab(
         "An honest client was not accused, and a client that lies in one of a thousand answers would not be, either. "
         "What exactly has your audit shown about the clients that it did not name?",
     ),
-    show=_show,
+    show=Later(__name__, "show.run"),
     folder=__name__,
 )
