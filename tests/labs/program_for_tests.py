@@ -177,6 +177,10 @@ def mapped(function, values):
     return [function(value) for value in values]
 
 
+def misuse(function, given):
+    return function(*range(given))
+
+
 def krr(symbols, blanket, value, coins):
     return coins.below(symbols) if coins.flip(blanket) else value
 

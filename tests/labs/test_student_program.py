@@ -31,7 +31,8 @@ from shuffledp_labs.errors import (
     TooWide,
 )
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.student import process, sandbox
+from shuffledp_labs.student import process as student_process
+from shuffledp_labs.student import sandbox
 from shuffledp_labs.student.process import COINS, StudentProgram, fresh
 
 
@@ -84,6 +85,22 @@ def test_a_grader_s_own_error_in_a_lent_function_is_no_fault_of_the_student(prog
     with pytest.raises(KeyError):
         program.call("mapped", broken, [1])
     assert program.call("divide", 4, 2) == 2
+
+
+def test_a_lent_function_called_with_other_values_than_it_takes_is_the_callers_fault(program: StudentProgram) -> None:
+    def certified(honest: int) -> float:
+        return 1 / honest
+
+    with pytest.raises(StudentFault, match=r"^misuse: it called certified with 2 values, and that takes \(honest\)$"):
+        program.call("misuse", certified, 2)
+    with pytest.raises(StudentFault, match=r"it called the function that it was given with 1 value, .* \(a, b\)$"):
+        program.call("misuse", lambda a, b: a + b, 1)
+    assert program.call("divide", 4, 2) == 2  # its call was given up, and is not mixed up with the next one
+
+
+def test_a_type_error_inside_a_lent_function_stays_the_graders(program: StudentProgram) -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        program.call("mapped", lambda value: value + "", [1])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +183,7 @@ def test_nothing_but_its_folder_can_be_written_and_no_network_reached(program: S
             program.call("write", place, 1)
     with pytest.raises(StudentRaised, match=r"OSError|ConnectionRefusedError"):
         program.call("connect")
-    for place in (process.__file__, str(Path.home() / ".bashrc"), "/etc/passwd", str(Path(__file__))):
+    for place in (student_process.__file__, str(Path.home() / ".bashrc"), "/etc/passwd", str(Path(__file__))):
         with pytest.raises(StudentRaised, match=r"FileNotFoundError|PermissionError"):
             program.call("read", place)
     assert not [name for name in program.call("environment") if name not in {*sandbox._VARIABLES, "HOME", "PWD"}]
@@ -296,6 +313,31 @@ def test_a_file_that_cannot_be_run_is_told_in_a_sentence(
     (tmp_path / "scratch").mkdir()
     with StudentProgram(tmp_path / "work.py", tmp_path / "scratch") as own, pytest.raises(error, match=words):
         own.call("f")
+
+
+def test_an_import_that_does_not_end_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(student_process, "START_SECONDS", 0.5)
+    file, words = tmp_path / "work.py", r"^work\.py does not end when it is imported: is there a loop"
+    file.write_text(f"# {tmp_path}\nwhile True:\n    pass\n")
+    with StudentProgram(file, tmp_path) as program, pytest.raises(StudentTimeout, match=words):
+        program.call("f")
+    with monkeypatch.context() as without:
+        without.setattr(student_process, "started", lambda _: pytest.fail("it was started again"))
+        with StudentProgram(file, tmp_path) as again, pytest.raises(StudentTimeout, match=words):
+            again.call("f")
+    monkeypatch.setattr(student_process, "START_SECONDS", 60.0)
+    file.write_text("def f():\n    return 1\n")
+    with StudentProgram(file, tmp_path) as mended:
+        assert mended.call("f") == 1
+
+
+def test_an_import_that_had_no_time_left_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "work.py"
+    file.write_text(f"# {tmp_path}\nimport time\ntime.sleep(0.5)\ndef f():\n    return 1\n")
+    with StudentProgram(file, tmp_path, until=time.monotonic() + 0.1) as late, pytest.raises(StudentTimeout):
+        late.call("f")
+    with StudentProgram(file, tmp_path) as program:
+        assert program.call("f") == 1
 
 
 @pytest.mark.parametrize(

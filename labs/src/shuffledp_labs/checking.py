@@ -67,10 +67,10 @@ def run_checks(run: Run, watcher: Watcher) -> LabResult:
         LabUsageError: the student's file cannot be read, or there is no such step.
     """
     read_source(run.work)
-    chosen = _chosen(run)
+    asked = chosen(run)
     digest, results, box = digest_of(run.work), list[CheckResult](), ""
     for check in run.lab.checks:
-        done, box_of_check = _one(run, check, chosen, results, watcher)
+        done, box_of_check = _one(run, check, asked, results, watcher)
         box = box_of_check or box
         results.append(done)
         points = sum(each.points for each in results)
@@ -82,23 +82,27 @@ def run_checks(run: Run, watcher: Watcher) -> LabResult:
     return result
 
 
-def _chosen(run: Run) -> set[str]:
-    """Names of the checks that are asked for, with all that they need."""
-    chosen: set[str] = set()
+def chosen(run: Run) -> set[str]:
+    """Names of the checks that are asked for, with all that they need.
+
+    Raises:
+        LabUsageError: there is no such step.
+    """
+    names: set[str] = set()
     for check in reversed(run.lab.checks):
-        if check.name in chosen or run.wanted(check):
-            chosen |= {check.name, *check.needs}
-    if not chosen:
+        if check.name in names or run.wanted(check):
+            names |= {check.name, *check.needs}
+    if not names:
         steps = ", ".join(sorted({check.step for check in run.lab.checks}))
         raise LabUsageError(f"lab {run.lab.number} has no check of this kind: its steps with checks are {steps}")
-    return chosen
+    return names
 
 
 def _one(
-    run: Run, check: Check, chosen: set[str], before: list[CheckResult], watcher: Watcher
+    run: Run, check: Check, asked: set[str], before: list[CheckResult], watcher: Watcher
 ) -> tuple[CheckResult, str]:
     """The result of one check, and the sandbox."""
-    if check.name not in chosen:
+    if check.name not in asked:
         return CheckResult(check.name, 0, check.points, "left-out", "not asked for", 0.0), ""
     passed = {each.name for each in before if each.outcome == "passed"}
     if missing := [name for name in check.needs if name not in passed]:

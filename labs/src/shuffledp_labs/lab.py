@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.student.process import StudentProgram
 
-__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Prediction", "Showing"]
+__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Later", "Prediction", "Showing"]
 
 CHECK_POINTS: Final = 75
 PREDICTION_POINTS: Final = 5
 EXPLANATION_POINTS: Final = 10
 """Of one explanation, of two; given by a person."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """A function of a lab's package that is imported when it is called: `lab list` must not wait for numpy and gRPC.
+
+    A lab says `_of = partial(Later, __name__)`, and then `_of("checks.check_law")`.
+
+    Attributes:
+        package: of the lab.
+        place: the function, by its module in the package and its name.
+    """
+
+    package: str
+    place: str
+
+    def __call__(self, given: Any) -> Any:
+        """What the function says of an `Attempt`, or of a `Showing`."""
+        return self.function(given)
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """The function itself."""
+        module, name = self.place.rsplit(".", 1)
+        found: Callable[[Any], Any] = getattr(import_module(f"{self.package}.{module}"), name)
+        return found
 
 
 @dataclass(frozen=True)
@@ -80,6 +108,7 @@ class Prediction:
         kind: what an answer is.
         unit: of a number, for the reader.
         choices: of a choice.
+        most: of a number that lies between 0 and this, such as 1 for a share; infinite for any number.
     """
 
     key: str
@@ -87,6 +116,7 @@ class Prediction:
     kind: Literal["number", "choice", "text"]
     unit: str = ""
     choices: tuple[str, ...] = ()
+    most: float = math.inf
 
 
 @dataclass(frozen=True)

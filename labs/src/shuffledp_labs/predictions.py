@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -22,12 +23,14 @@ def keep(folder: Path, lab: Lab) -> dict[str, Any]:
     """The predictions that were made before the first run; keeps those of the file when none are kept yet.
 
     Raises:
-        LabUsageError: a question has no answer yet, or one of another kind; the message names it.
+        LabUsageError: a question has no answer yet, or one of another kind or beyond its scale; the message names it.
     """
     kept = folder / KEPT
     if kept.is_file():
         return kept_of(folder)["answers"]  # type: ignore[no-any-return]
     answers = answered(folder, lab)
+    for asked in lab.predictions:
+        _refuse_other_scale(folder / FILE, asked, answers[asked.key])
     kept.parent.mkdir(exist_ok=True)
     digest = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
     write_atomic(kept, json.dumps({"digest": digest, "answers": answers}, indent=1).encode())
@@ -44,17 +47,32 @@ def kept_of(folder: Path) -> dict[str, Any]:
 
 
 def answered(folder: Path, lab: Lab) -> dict[str, Any]:
-    """The answers in a folder's predict.toml. Errors as `keep`."""
+    """The answers in a folder's predict.toml, whatever the scale of a number. Other errors as `keep`."""
     file = folder / FILE
     try:
         if file.stat().st_size > MAX_FILE:
             raise LabUsageError(f"{file} is too long for a few predictions")
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        told = tomllib.loads(_with_leading_zeros(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise LabUsageError(f"{file} cannot be read ({error.strerror}): `shuffledp lab start` makes it") from None
     except ValueError as error:  # TOML's and UTF-8's errors are such
-        raise LabUsageError(f"{file} is not TOML: {error}") from None
+        raise LabUsageError(
+            f"{file} cannot be understood: {error}. Write a number without unit and comma, such as 0.5 or 1200, and "
+            "everything else in double quotes"
+        ) from None
     return {asked.key: _answer(file, asked, told.get(asked.key)) for asked in lab.predictions}
+
+
+def _with_leading_zeros(text: str) -> str:
+    """With 0.15 for .15, which TOML does not have and the handouts do."""
+    return re.sub(r"(?m)^(\s*[\w-]+\s*=\s*[+-]?)(?=\.\d)", r"\g<1>0", text)
+
+
+def _refuse_other_scale(file: Path, asked: Prediction, answer: Any) -> None:
+    """Raises for a number beyond what its question counts, while the student can still mend it: 95 for a share."""
+    if asked.kind == "number" and math.isfinite(asked.most) and not 0 <= answer <= asked.most:
+        hint = f"; a share is not in percent: 95 % is `{asked.key} = 0.95`" if asked.most == 1 else ""
+        raise LabUsageError(f"{file}: `{asked.key}` lies from 0 to {asked.most:g}, so it cannot be {answer}{hint}")
 
 
 def _answer(file: Path, asked: Prediction, answer: Any) -> Any:

@@ -57,6 +57,16 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     box: str = ""
     finished: bool = False
 
+    @property
+    def partial(self) -> bool:
+        """Whether checks were left out of this run."""
+        return any(check.outcome == "left-out" for check in self.checks)
+
+    @property
+    def possible(self) -> int:
+        """The most points that the checks of this run could give."""
+        return sum(check.of for check in self.checks if check.outcome != "left-out")
+
 
 def digest_of(file: Path) -> str:
     """SHA-256 of a file, in hex."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+from shuffledp_sim.system.workplace import workplace
 
 
 @asynccontextmanager
@@ -18,10 +16,7 @@ async def running_system(*, nodes: int = 3, **options: Any) -> AsyncIterator[Loc
 
     Its folder holds keys, so it is never one that a student's program can see.
     """
-    folder = Path(tempfile.mkdtemp(prefix="shuffledp-lab-system-"))
-    try:
-        chosen: dict[str, Any] = {"budget": LocalBudget(1e9, 0.5), "broker": False} | options
+    chosen: dict[str, Any] = {"budget": LocalBudget(1e9, 0.5), "broker": False} | options
+    with workplace("shuffledp-lab-system-") as folder:
         async with LocalSystem(folder / "system", nodes=nodes, **chosen) as system:
             yield system
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

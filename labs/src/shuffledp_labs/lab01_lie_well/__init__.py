@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+from shuffledp_labs.lab import Check, Lab, Later, Prediction
 
-
-def _check(name: str, points: int, title: str, *needs: str, system: bool = False, seconds: float = 60.0) -> Check:
-    def run(attempt: Attempt) -> str:
-        from shuffledp_labs.lab01_lie_well import checks
-
-        return checks.RUNS[name](attempt)
-
-    return Check(name, points, title, run, needs, system, 1e-9 if system else 0.0, seconds)
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab01_lie_well.show import show
-
-    return show(showing)
-
+_of = partial(Later, __name__)
 
 LAB = Lab(
     number=1,
@@ -49,21 +35,44 @@ LAB = Lab(
             "from their answer name rightly?",
             "number",
             "people",
+            most=100,
         ),
     ),
     checks=(
-        _check("B-law", 20, "randomise has exactly the law that is asked, for five specs and every value"),
-        _check("B-refuses", 5, "randomise refuses values outside of the domain, with a ValueError", "B-law"),
-        _check("C-unbiased", 15, "estimate is right on average, exactly, whatever people hold"),
-        _check("C-interval", 10, "interval covers the truth with probability .95 at least, and is not too wide"),
-        _check("D-guess", 10, "guess names the likeliest value for every answer"),
-        _check(
+        Check(
+            "B-law",
+            20,
+            "randomise has exactly the law that is asked, for five specs and every value",
+            _of("checks.law_is_exact"),
+        ),
+        Check(
+            "B-refuses",
+            5,
+            "randomise refuses values outside of the domain, with a ValueError",
+            _of("checks.others_are_refused"),
+            ("B-law",),
+        ),
+        Check(
+            "C-unbiased",
+            15,
+            "estimate is right on average, exactly, whatever people hold",
+            _of("checks.estimate_is_unbiased"),
+        ),
+        Check(
+            "C-interval",
+            10,
+            "interval covers the truth with probability .95 at least, and is not too wide",
+            _of("checks.interval_covers"),
+        ),
+        Check("D-guess", 10, "guess names the likeliest value for every answer", _of("checks.guess_is_bayes")),
+        Check(
             "E-round",
             15,
             "forty people run your randomise in a real round, and your estimate is the published one",
-            "B-law",
-            "C-unbiased",
+            _of("checks.round_is_published"),
+            ("B-law", "C-unbiased"),
             system=True,
+            chance=1e-9,
             seconds=240.0,
         ),
     ),
@@ -74,6 +83,6 @@ LAB = Lab(
         "The lecture says that 75 yeses in 100 answers have probability 1.39e-24 when the truth is no. What is "
         "1.39e-24 really, what is the probability, and which of the two does the guarantee of privacy bound?",
     ),
-    show=_show,
+    show=_of("show.show"),
     folder=__name__,
 )

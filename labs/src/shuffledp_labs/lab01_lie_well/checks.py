@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
@@ -218,13 +217,3 @@ def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
 def round_is_published(attempt: Attempt) -> str:
     """Forty people answer by the student's function in a real round; its estimate is that of the analyst."""
     return asyncio.run(published(attempt))
-
-
-RUNS: Final[dict[str, Callable[[Attempt], str]]] = {
-    "B-law": law_is_exact,
-    "B-refuses": others_are_refused,
-    "C-unbiased": estimate_is_unbiased,
-    "C-interval": interval_covers,
-    "D-guess": guess_is_bayes,
-    "E-round": round_is_published,
-}

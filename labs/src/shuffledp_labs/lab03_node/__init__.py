@@ -2,58 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+from shuffledp_labs.lab import Check, Lab, Later, Prediction
 
-
-def _opens(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.checks import opens
-
-    return opens(attempt)
-
-
-def _refuses(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.checks import refuses
-
-    return refuses(attempt)
-
-
-def _hidden(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.checks import hidden
-
-    return hidden(attempt)
-
-
-def _repeated(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.checks import repeated
-
-    return repeated(attempt)
-
-
-def _damaged(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.checks import damaged
-
-    return damaged(attempt)
-
-
-def _joins(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.joining import joins
-
-    return joins(attempt)
-
-
-def _withstands(attempt: Attempt) -> str:
-    from shuffledp_labs.lab03_node.joining import withstands
-
-    return withstands(attempt)
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab03_node.show import run
-
-    return run(showing)
-
+_of = partial(Later, __name__)
 
 LAB = Lab(
     number=3,
@@ -73,12 +26,14 @@ LAB = Lab(
             "Nodes 1 and 3 are corrupt and write down all they see; yours mixes. How many of 24 messages are traced?",
             "number",
             "of 24",
+            most=24,
         ),
         Prediction(
             "by_place",
             "They guess by place, as if you had kept the order. How many of 24 senders do they get right, on average?",
             "number",
             "of 24",
+            most=24,
         ),
         Prediction(
             "copied",
@@ -88,18 +43,21 @@ LAB = Lab(
         ),
     ),
     checks=(
-        Check("B-opens", 7, "peel opens every genuine box.", _opens),
-        Check("B-refuses", 8, "peel refuses every box with one bit flipped, torn, or of another key.", _refuses),
+        Check("B-opens", 7, "peel opens every genuine box.", _of("checks.opens")),
         Check(
-            "C-hidden", 14, "The law of what leaves does not depend on which onion held what.", _hidden, seconds=60.0
+            "B-refuses",
+            8,
+            "peel refuses every box with one bit flipped, torn, or of another key.",
+            _of("checks.refuses"),
         ),
-        Check("C-repeated", 8, "Of an onion that comes several times, one goes on.", _repeated, seconds=60.0),
-        Check("C-damaged", 8, "What does not open is left out, and everything else goes on.", _damaged, seconds=60.0),
+        Check("C-hidden", 14, "The law of what leaves does not depend on which onion held what.", _of("checks.hidden")),
+        Check("C-repeated", 8, "Of an onion that comes several times, one goes on.", _of("checks.repeated")),
+        Check("C-damaged", 8, "What does not open is left out, and everything else goes on.", _of("checks.damaged")),
         Check(
             "D-joins",
             15,
             "Your node joins a real mixnet, and nodes 1 and 3 cannot see through it.",
-            _joins,
+            _of("joining.joins"),
             needs=("B-opens",),
             system=True,
             chance=1e-9,
@@ -109,7 +67,7 @@ LAB = Lab(
             "E-malicious",
             15,
             "Node 1 copies, marks and replays onions, and your node is the one that drops them.",
-            _withstands,
+            _of("joining.withstands"),
             needs=("B-opens", "D-joins"),
             system=True,
             seconds=180.0,
@@ -121,6 +79,6 @@ LAB = Lab(
         "Every layer is authenticated. Why does a node still have to look for copies, and why does it drop them "
         "instead of refusing the batch? Use the numbers of your own rounds.",
     ),
-    show=_show,
+    show=_of("show.run"),
     folder=__name__,
 )

@@ -2,64 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+from shuffledp_labs.lab import Check, Lab, Later, Prediction
 
-
-def _all_logs(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import all_logs
-
-    return all_logs(attempt)
-
-
-def _missing_logs(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import missing_logs
-
-    return missing_logs(attempt)
-
-
-def _dropped(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import dropped
-
-    return dropped(attempt)
-
-
-def _slept(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import slept
-
-    return slept(attempt)
-
-
-def _histogram(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import histogram_guess
-
-    return histogram_guess(attempt)
-
-
-def _sum(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.checks import sum_guess
-
-    return sum_guess(attempt)
-
-
-def _policy(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.policy import policy
-
-    return policy(attempt)
-
-
-def _real_round(attempt: Attempt) -> str:
-    from shuffledp_labs.lab04_onion.capturing import real_round
-
-    return real_round(attempt)
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab04_onion.show import run
-
-    return run(showing)
-
+_of = partial(Later, __name__)
 
 LAB = Lab(
     number=4,
@@ -73,14 +20,18 @@ LAB = Lab(
             "Nodes 1 and 2 of three are corrupt. What share of the messages do they link?",
             "number",
             "%",
+            most=100,
         ),
-        Prediction("all_three", "All three are corrupt. What share of the messages do they link?", "number", "%"),
+        Prediction(
+            "all_three", "All three are corrupt. What share of the messages do they link?", "number", "%", most=100
+        ),
         Prediction(
             "guessed",
             "They have linked everybody. Each person told the truth with probability 25/27, and the most frequent "
             "value is held by 25 %. What share of the values do they guess?",
             "number",
             "%",
+            most=100,
         ),
         Prediction(
             "worst_node",
@@ -90,18 +41,18 @@ LAB = Lab(
         ),
     ),
     checks=(
-        Check("B-all", 12, "With every log, every sender is named.", _all_logs),
-        Check("B-missing", 10, "Where one log is missing, nobody is accused.", _missing_logs),
-        Check("B-dropped", 8, "Messages that were lost on the way confuse nothing.", _dropped),
-        Check("C-slept", 10, "The node that kept its order is named, and no other.", _slept, chance=1e-9),
-        Check("D-histogram", 8, "From an answer of k-RR, the likeliest value.", _histogram),
-        Check("D-sum", 12, "From an answer of RR-Shuffle, the likeliest value.", _sum),
-        Check("E-policy", 7, "Your device refuses what it should refuse.", _policy),
+        Check("B-all", 12, "With every log, every sender is named.", _of("checks.all_logs")),
+        Check("B-missing", 10, "Where one log is missing, nobody is accused.", _of("checks.missing_logs")),
+        Check("B-dropped", 8, "Messages that were lost on the way confuse nothing.", _of("checks.dropped")),
+        Check("C-slept", 10, "The node that kept its order is named, and no other.", _of("checks.slept"), chance=1e-9),
+        Check("D-histogram", 8, "From an answer of k-RR, the likeliest value.", _of("checks.histogram_guess")),
+        Check("D-sum", 12, "From an answer of RR-Shuffle, the likeliest value.", _of("checks.sum_guess")),
+        Check("E-policy", 7, "Your device refuses what it should refuse.", _of("policy.policy")),
         Check(
             "E-round",
             8,
             "Your link works on the logs of a real round.",
-            _real_round,
+            _of("capturing.real_round"),
             needs=("B-all", "B-missing"),
             system=True,
             seconds=180.0,
@@ -113,6 +64,6 @@ LAB = Lab(
         "With every node corrupt each person keeps ε_L. What did that mean for your guesses, in your own numbers, and "
         "what would you change in the round to keep more?",
     ),
-    show=_show,
+    show=_of("show.run"),
     folder=__name__,
 )

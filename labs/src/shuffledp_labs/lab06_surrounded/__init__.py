@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab import Lab, Later, Prediction
 from shuffledp_labs.lab06_surrounded.checks import CHECKS
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab06_surrounded.show import run
-
-    return run(showing)
-
 
 LAB: Final = Lab(
     number=6,
@@ -24,7 +16,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "alone",
-            "1,000 users are certified ε = .30. What is left of it for a user when the other 999 collude?",
+            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified ε = .30. What is left of it for a user when the "
+            "other 999 collude?",
             "number",
             "nats",
         ),
@@ -34,6 +27,7 @@ LAB: Final = Lab(
             "of 20, one of them your victim. How often is the best guess at its value right?",
             "number",
             "from 0 to 1",
+            most=1,
         ),
         Prediction(
             "half_stays",
@@ -50,6 +44,6 @@ LAB: Final = Lab(
         "Your plan counts on fewer users than are hoped for. What does this cost when everybody comes, what when "
         "fewer come than it counts on, and who notices?",
     ),
-    show=_show,
+    show=Later(__name__, "show.run"),
     folder=__name__,
 )

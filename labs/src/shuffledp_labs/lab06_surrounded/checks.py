@@ -203,16 +203,20 @@ def check_policy(attempt: Attempt) -> str:
 
 def check_noise_plan(attempt: Attempt) -> str:
     """E: the plan runs with those who come, holds for them, and has no more noise than that needs."""
-    draws = attempt.draws
+    draws, told = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.
         expected, stays = 2 * draws.integer(15, 30) + 1, Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100)
         came = int(expected * stays)
         plan = _planned(attempt, expected, stays, colluding)
-        _check_noise_plan(
+        error, if_all_come, for_all = _check_noise_plan(
             f"{expected} users of whom {stays} come and {colluding} collude", expected, came, colluding, plan
         )
-    return "both plans run with those who come, hold, and have no needless noise"
+        told.append(
+            f"{came} of {expected} come and {colluding} collude: standard error of the sum {error:.2f}, and "
+            f"{if_all_come:.2f} if all come, where a plan for all would have {for_all:.2f}"
+        )
+    return "both plans run, hold, and have no needless noise; " + "; ".join(told)
 
 
 def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
@@ -227,7 +231,10 @@ def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -
     return least, counted
 
 
-def _check_noise_plan(instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]) -> None:
+def _check_noise_plan(
+    instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]
+) -> tuple[float, float, float]:
+    """The plan's standard error with those who come, with all, and what a plan for all would have with all."""
     if plan[1] < colluding:
         raise CheckFailed(f"{instance}: the plan counts on fewer colluding users than there may be; see step E")
     found = rounds.noise_plan(expected, came, plan, rounds.EPSILON, rounds.DELTA)
@@ -241,6 +248,11 @@ def _check_noise_plan(instance: str, expected: int, came: int, colluding: int, p
         raise CheckFailed(
             f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; see step E"
         )
+    with_all = (
+        rounds.noise_plan(expected, expected, counted, rounds.EPSILON, rounds.DELTA)
+        for counted in (plan, (expected, colluding))
+    )
+    return found["error"], *(each["error"] for each in with_all)
 
 
 def check_rounds(attempt: Attempt) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from shuffledp_core.documents.models import Certificate, Result, RoundPlan
@@ -59,16 +57,15 @@ def play(answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
         value: what the victim holds; it randomises by itself.
         plan: min_reports and colluding.
     """
-    with tempfile.TemporaryDirectory(prefix="shuffledp-lab-6-") as folder:
-        return asyncio.run(_play(Path(folder), answers, value, plan))
+    return asyncio.run(_play(answers, value, plan))
 
 
 async def _play(
-    folder: Path, answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
+    answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
 ) -> tuple[Flooded | None, Left | None]:
-    from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+    from shuffledp_labs.systems import running_system
 
-    async with LocalSystem(folder, nodes=3, budget=LocalBudget(1e9, 0.5), broker=False) as system:
+    async with running_system() as system:
         flooded = None if answers is None else await _flood(system, answers, value)
         left = None if plan is None else await _leave(system, plan)
     return flooded, left

@@ -71,6 +71,7 @@ def run(showing: Showing) -> Path:
         colluding = program.call("most_colluding", certified, USERS, WANTED, seconds=120.0)
     except NotWritten:
         showing.progress("most_colluding is not written yet: the picture has no border (step C)")
+    showing.progress(f"{len(_steps())} certificates of a round of {USERS:,} users, for the picture")
     draw(colluding if type(colluding) is int else None, picture)
     try:
         showing.progress(_flooded(showing))

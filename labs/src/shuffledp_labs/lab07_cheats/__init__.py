@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
+from functools import partial
 from typing import Final
 
-from shuffledp_labs.lab import Attempt, Check, Lab, Prediction, Showing
+from shuffledp_labs.lab import Check, Lab, Later, Prediction
 
-
-def _later(module: str, name: str) -> Callable[[Attempt], str]:
-    """A check of a module that is imported when it runs: the list of labs must not wait for numpy and gRPC."""
-
-    def run(attempt: Attempt) -> str:
-        said: str = getattr(import_module(f"{__name__}.{module}"), name)(attempt)
-        return said
-
-    return run
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab07_cheats.show import run
-
-    return run(showing)
-
-
-SECONDS: Final = 60.0
-"""Limit of a check without a system; the longest takes some two seconds on an idle machine."""
+_of = partial(Later, __name__)
 
 LAB: Final = Lab(
     number=7,
@@ -48,6 +28,7 @@ LAB: Final = Lab(
             "100 rounds does it find the victim's message on the board?",
             "number",
             "rounds",
+            most=100,
         ),
         Prediction(
             "a_receipt_proves",
@@ -61,7 +42,8 @@ LAB: Final = Lab(
         ),
         Prediction(
             "alone",
-            "1,000 users are certified for ε .30. The entry node turns 999 away. What ε is left for the one who is in?",
+            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified for ε = .30. The entry node turns 999 away and "
+            "makes their reports up. What ε is left for the one who is in?",
             "number",
             "nats",
         ),
@@ -71,14 +53,13 @@ LAB: Final = Lab(
             "B-unnoticed",
             12,
             "The answer is another, and no node and no analyst can notice.",
-            _later("checks", "check_unnoticed"),
-            seconds=SECONDS,
+            _of("checks.check_unnoticed"),
         ),
         Check(
             "B-round",
             8,
             "In a running system your node tampers, and the round is published.",
-            _later("system", "check_round"),
+            _of("system.check_round"),
             needs=("B-unnoticed",),
             system=True,
             seconds=180.0,
@@ -87,41 +68,34 @@ LAB: Final = Lab(
             "C-complaints",
             15,
             "Every message that is missing, changed or doubled.",
-            _later("checks", "check_complaints"),
-            seconds=SECONDS,
+            _of("checks.check_complaints"),
         ),
         Check(
             "C-fair",
             10,
             "Nobody complains without a reason.",
-            _later("checks", "check_fair"),
+            _of("checks.check_fair"),
             needs=("C-complaints",),
-            seconds=SECONDS,
         ),
-        Check(
-            "D-convict", 10, "Evidence that convinces a stranger.", _later("checks", "check_convict"), seconds=SECONDS
-        ),
+        Check("D-convict", 10, "Evidence that convinces a stranger.", _of("checks.check_convict")),
         Check(
             "D-innocent",
             10,
             "No evidence that a stranger would throw out.",
-            _later("checks", "check_innocent"),
+            _of("checks.check_innocent"),
             needs=("D-convict",),
-            seconds=SECONDS,
         ),
         Check(
             "E-crowd",
             5,
             "The victim alone, and nobody who could notice.",
-            _later("checks", "check_crowd"),
-            seconds=SECONDS,
+            _of("checks.check_crowd"),
         ),
         Check(
             "E-price",
             5,
             "The most colluding reports that a plan can allow for.",
-            _later("checks", "check_price"),
-            seconds=SECONDS,
+            _of("checks.check_price"),
         ),
     ),
     explanations=(
@@ -130,6 +104,6 @@ LAB: Final = Lab(
         "Evidence accuses the route, not a node; and against `crowd` there is none at all. What do `colluding` and "
         "the local guarantee still give the victim? Use the numbers of your own plans.",
     ),
-    show=_show,
+    show=_of("show.run"),
     folder=__name__,
 )

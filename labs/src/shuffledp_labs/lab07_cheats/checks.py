@@ -256,9 +256,12 @@ def check_price(attempt: Attempt) -> str:
         if over or (said + 1 < accountant.users and accountant.epsilon(accountant.users - said - 1) <= epsilon):
             what = "ε does not hold with so many" if over else "it holds with more"
             raise CheckFailed(f"the most colluding reports, {title}: {what}; see the handout, step E")
-        prices.append(said)
+        prices.append(
+            f"{accountant.users} users and ε {epsilon:.2f} allow for {said}, where nobody else is honest "
+            f"{accountant.epsilon(1):.2f} is left"
+        )
     _refuse_impossible(attempt)
-    return f"3 plans allow for {', '.join(map(str, prices))} colluding reports"
+    return f"the most colluding reports of 3 plans: {'; '.join(prices)}"
 
 
 def _asked(accountant: Accountant, asked: list[int]) -> Callable[..., float]:

@@ -14,7 +14,7 @@ from shuffledp_labs.errors import CheckFailed, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Showing
 from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
-from shuffledp_labs.lab07_cheats.system import Order, play
+from shuffledp_labs.lab07_cheats.system import Order, noticed_by, play
 
 KNOWN: Final = (
     ("copies an onion", "copy", 1),
@@ -66,7 +66,7 @@ def _analyst(played: PlayedRound, instance: Cheating) -> str:
 def _users(played: PlayedRound) -> str:
     board = played.board
     wronged = sum(any(board.count(message) != 1 for message in own) for own in played.messages)
-    return f"{wronged} of {len(played.messages)}" if wronged else ""
+    return f"{wronged} of {len(played.messages)} users" if wronged else ""
 
 
 def known_rows(draws: Draws) -> list[Row]:
@@ -110,7 +110,9 @@ def run(showing: Showing) -> Path:
         order = Order(1 + showing.draws.below(3), 5)
         showing.progress(f"a real round with your node at position {order.position}")
         seen, _ = asyncio.run(play(order, lambda pool: list(program.call("tamper", order.pool(pool)))))
-        showing.progress(f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by {seen.by}")
+        showing.progress(
+            f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
+        )
     except NotWritten as stub:
         showing.progress(f"{stub}: the picture has the tamperings that ship with the attacks")
     except (StudentFault, CheckFailed, ValueError, TypeError, KeyError) as fault:

@@ -79,7 +79,16 @@ def check_round(attempt: Attempt) -> str:
             f"the answer changes as the adversary wants, {title}: {abs(seen.changed - order.wanted)} messages too "
             f"{'many' if seen.changed > order.wanted else 'few'} are exchanged; see the handout, step B"
         )
-    return f"published, {seen.changed} messages exchanged; noticed by {seen.by}, {seen.error}"
+    return f"published, {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
+
+
+def noticed_by(seen: Observation) -> str:
+    """Who noticed, and with which error of the product's, for people."""
+    if seen.stopped_by is not None:
+        return f"{seen.stopped_by}, with {seen.error}"
+    if not seen.users:
+        return "nobody"
+    return f"{seen.users} of {HONEST} users, whose devices look for their tags and raise {seen.error}"
 
 
 async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple[Observation, int]:

@@ -15,7 +15,7 @@ def tamper(pool: dict[str, Any]) -> list[bytes]:
 
     Args:
         pool: "records" (a tuple of bytes: the output, peeled and mixed), "position" (your node's, from 1), "hops" (L),
-            "keys" (round keys of the nodes behind yours, in the order of the route; none at the last node),
+            "keys" (round keys of the nodes behind yours, 32 bytes each, in the order of the route; none at the last),
             "symbol_bytes" and "tag_bytes" (a plain message is a symbol, big endian, and a tag), "symbol" (what the
             adversary wants more of) and "wanted" (how many of the records are to be exchanged for messages with it).
 
@@ -48,10 +48,11 @@ def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
     """Step D: the bundle with which a user convicts the route before a stranger; None if the stranger would not.
 
     Args:
-        kept: all that the user's device kept: "round" (id), "entry" and "entry_key" (name and Ed25519 key of the entry
-            node), "analyst_key", "envelope", "messages", the signed documents "announcement", "credential", "claim",
-            "receipt" (None: none came) and "result" as JSON text, the secrets "symbols" and "seed" that make tags and
-            seals, and the secrets "value" and "private_key" that nobody else ever needs.
+        kept: all that the user's device kept: "round" (its id, hex), "entry" and "entry_key" (name and Ed25519 key, 32
+            bytes, of the entry node), "analyst_key" (32 bytes, too), "envelope", "messages", the signed documents
+            "announcement", "credential", "claim", "receipt" (None: none came) and "result" as JSON text, the secrets
+            "symbols" and "seed" that make tags and seals, and the secrets "value" and "private_key" that nobody else
+            ever needs.
         board: the board, as the user was given it.
 
     Returns:

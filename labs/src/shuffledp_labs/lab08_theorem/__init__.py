@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab import Lab, Later, Prediction
 from shuffledp_labs.lab08_theorem.checks import CHECKS
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab08_theorem.show import run
-
-    return run(showing)
-
 
 LAB: Final = Lab(
     number=8,
@@ -27,8 +19,11 @@ LAB: Final = Lab(
             "Four users, three symbols, ε0 = 1, ε = .2: the theorem prints δ = .0916. What is the true δ of the worst "
             "dataset?",
             "number",
+            most=1,
         ),
-        Prediction("false_cells", "In how many of 180 cells is the printed theorem false?", "number", "cells"),
+        Prediction(
+            "false_cells", "In how many of 180 cells is the printed theorem false?", "number", "cells", most=180
+        ),
         Prediction(
             "equal_others",
             "Is the worst dataset of the other users always one in which all of them hold the same symbol?",
@@ -43,6 +38,6 @@ LAB: Final = Lab(
         'Show one of your cells where "all others at a third symbol" is not the worst dataset, and say what the worst '
         'one does for the adversary. What does this mean for a proof that begins with "without loss of generality"?',
     ),
-    show=_show,
+    show=Later(__name__, "show.run"),
     folder=__name__,
 )

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Prediction, Showing
+from shuffledp_labs.lab import Lab, Later, Prediction
 from shuffledp_labs.lab09_liar.checks import CHECKS
-
-
-def _show(showing: Showing) -> Path:
-    from shuffledp_labs.lab09_liar.show import run
-
-    return run(showing)
-
 
 LAB: Final = Lab(
     number=9,
@@ -24,7 +16,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "audited",
-            "The true ε of two datasets is .634. What lower bound does an audit with 20,000 rounds on each reach?",
+            "Eight users answer by k-RR with k = 3 and ε0 = 1; of two datasets the true ε is .634 at δ = .01. What "
+            "lower bound does an audit prove, at confidence .9 and with 20,000 rounds on each?",
             "number",
             "nats",
         ),
@@ -34,6 +27,7 @@ LAB: Final = Lab(
             "and measure it on the same samples. In how many of 100 repetitions do you 'find' ε > 0?",
             "number",
             "repetitions",
+            most=100,
         ),
         Prediction(
             "silence",
@@ -46,9 +40,9 @@ LAB: Final = Lab(
     explanations=(
         "Why does an audit that chooses and measures on the same samples cry wolf on equal laws, although its interval "
         "is exact?",
-        "An honest client was not accused, and neither was a liar in a thousand. What exactly has your audit shown "
-        "about the clients that it did not name?",
+        "An honest client was not accused, and a client that lies in one of a thousand answers would not be, either. "
+        "What exactly has your audit shown about the clients that it did not name?",
     ),
-    show=_show,
+    show=Later(__name__, "show.run"),
     folder=__name__,
 )

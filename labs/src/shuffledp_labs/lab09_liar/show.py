@@ -8,8 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Showing
-from shuffledp_labs.lab09_liar.laws import Pair, shuffled
+from shuffledp_labs.lab09_liar.laws import Pair, Sampler, equal, shuffled
 
 if TYPE_CHECKING:
     from shuffledp_core.mechanisms import KRRHistogram
@@ -21,6 +24,9 @@ TRIALS = (1_000, 3_000, 10_000, 30_000, 100_000)
 """Rounds on each dataset at which the audit is asked; the largest are the same rounds and more."""
 
 CONFIDENCE = 0.9
+
+OUTCOMES, SAMPLES, REPETITIONS = 500, 2000, 100
+"""Of the equal laws on which an audit that chooses and measures on the same samples is shown to cry wolf."""
 
 
 def pair() -> Pair:
@@ -86,4 +92,21 @@ def run(showing: Showing) -> Path:
         f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets {certified():.3f}"
     )
     draw(bounds, picture)
+    wolves = cried_wolf(lambda *counts: showing.program.call("interval", *counts, seconds=30.0), showing.draws)
+    showing.progress(
+        f"two equal laws over {OUTCOMES} outcomes, the event chosen on the {SAMPLES:,} samples that measure it: your "
+        f"interval 'finds' epsilon > 0 in {wolves} of {REPETITIONS} repetitions"
+    )
     return picture
+
+
+def cried_wolf(interval: Callable[[int, int, float], tuple[float, float]], draws: Draws) -> int:
+    """In how many repetitions of equal laws an exact interval, on the samples that chose the event, "finds" ε > 0."""
+    sampler, law, found = Sampler(draws.child("wolf")), equal(OUTCOMES, Fraction(0)), 0
+    for _ in range(REPETITIONS):
+        first, second = (np.bincount(sample, minlength=OUTCOMES) for sample in sampler.trials(law, SAMPLES))
+        event = first > second
+        low, _ = interval(int(first[event].sum()), SAMPLES, CONFIDENCE)
+        _, high = interval(int(second[event].sum()), SAMPLES, CONFIDENCE)
+        found += low > high
+    return found

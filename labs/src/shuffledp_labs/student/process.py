@@ -5,6 +5,7 @@ Nothing of the student's is imported here. Whatever its process does ends in one
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from typing import Any, Final, Protocol, Self
 
 from shuffledp_labs.errors import (
     BadAnswer,
-    LabError,
     LabUsageError,
     NotWritten,
     StudentDied,
@@ -30,6 +30,9 @@ from shuffledp_labs.student.pipes import Process, started
 
 START_SECONDS: Final = 60.0
 """For the import of the student's file, on a busy machine."""
+
+_endless: Final[set[str]] = set()
+"""Files, by their text, whose import did not end in that time: no later process waits for them again."""
 
 MAX_SOURCE: Final = 2**20
 """Longest file of a student's in bytes."""
@@ -161,30 +164,45 @@ class StudentProgram:
     def _running(self) -> Process:
         if self._process is None:
             source = read_source(self.file)
+            if source in _endless:
+                raise self._never_read()
             self._life += 1
             self._process = started(self.scratch)
             self.last_box = self._process.box
-            try:
-                self._ask(self.file.name, START_SECONDS, ["load", source], None)
-            except BaseException:
-                self.kill()
-                raise
+            self._load(source)
         return self._process
+
+    def _load(self, source: str) -> None:
+        left = math.inf if self.until is None else self.until - time.monotonic()
+        try:
+            self._ask(self.file.name, START_SECONDS, ["load", source], None)
+        except StudentTimeout:
+            if left < START_SECONDS / 2:  # the check's time was over, whatever the file does
+                raise
+            _endless.add(source)
+            raise self._never_read() from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def _never_read(self) -> StudentTimeout:
+        return StudentTimeout(
+            f"{self.file.name} does not end when it is imported: is there a loop, or a call of a function of yours, "
+            'outside of all functions? Put it below `if __name__ == "__main__":`'
+        )
 
     def _ask(self, function: str, seconds: float, request: list[Any], coins: Coins | None) -> Any:
         process = self._running()  # the start has its own time
         deadline = time.monotonic() + seconds
         last = math.inf if self.until is None else self.until
+        call = _Call(process, self._life, coins)
         try:
             with _naming(function):
-                return _Call(process, self._life, coins).answer(function, request, min(deadline, last), last)
-        except (StudentTimeout, StudentDied):
-            self.kill()
-            raise
-        except LabError:  # it has answered, and waits for the next request
-            raise
-        except BaseException:  # of a callback, or Ctrl-C: the process is in the midst of a call
-            self.kill()
+                return call.answer(function, request, min(deadline, last), last)
+        except BaseException as error:
+            # A process that has answered waits for the next request; any other one is in the midst of a call.
+            if not call.answered or isinstance(error, StudentDied):
+                self.kill()
             raise
 
 
@@ -228,16 +246,13 @@ class _Call:
         self._life = life
         self._coins = coins
         self._functions: list[Callable[..., Any]] = []
+        self.answered = False
 
     def answer(self, name: str, request: list[Any], deadline: float, last: float) -> Any:
         """The value of the request's answer. Questions in between put the deadline off, but not beyond `last`."""
         self._send(request, deadline)
         while True:
             kind, rest = self._frame(self._process.receive(deadline))
-            if kind in {"leaf", "cut", "elsewhere"} and request[0] == "walk":
-                return (kind, *rest)
-            if kind == "done" and len(rest) == 1:
-                return rest[0]
             if kind in {"callback", "coin"}:
                 started = time.monotonic()
                 reply = self._replied(kind, rest)
@@ -245,6 +260,11 @@ class _Call:
                 deadline = min(last, deadline + time.monotonic() - started)
                 self._send(reply, deadline)
                 continue
+            self.answered = True
+            if kind in {"leaf", "cut", "elsewhere"} and request[0] == "walk":
+                return (kind, *rest)
+            if kind == "done" and len(rest) == 1:
+                return rest[0]
             _raise(kind, rest, name)
 
     def _send(self, value: Any, deadline: float) -> None:
@@ -281,7 +301,12 @@ class _Call:
             function = self._functions[number]
         except (ValueError, IndexError, TypeError):
             raise _own_words() from None
-        return function(*arguments)
+        try:
+            return function(*arguments)
+        except TypeError:
+            if _takes(function, arguments):
+                raise
+            raise StudentFault(_miscalled(function, len(arguments))) from None
 
     def _coin(self, *question: Any) -> Any:
         if self._coins is None:
@@ -291,6 +316,24 @@ class _Call:
             return getattr(self._coins, _COINS[kind])(argument)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise _own_words() from None
+
+
+def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Whether a lent function takes so many arguments: else a TypeError of it is the caller's."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # some of Python's own have none
+        return True
+    return True
+
+
+def _miscalled(function: Callable[..., Any], given: int) -> str:
+    name = getattr(function, "__name__", "")
+    name = name if name.isidentifier() else "the function that it was given"
+    wanted = ", ".join(inspect.signature(function).parameters)
+    return f"it called {name} with {given} value{'' if given == 1 else 's'}, and that takes ({wanted})"
 
 
 def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:

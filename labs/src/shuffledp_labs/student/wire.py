@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -103,6 +103,17 @@ def _bytes(value: bytes, _: Inner) -> Any:
     return {"b": base64.b64encode(value).decode()}
 
 
+def _parts(values: Sequence[Any], inner: Inner) -> list[Any]:
+    """Each part's encoding. Long lists hold numbers or words alone, which JSON writes as they are."""
+    kinds = set(map(type, values))
+    if kinds <= _SIMPLE or (kinds == {int} and -_SAFE < min(values) <= max(values) < _SAFE):
+        return [*map(inner, values[:1]), *values[1:]]  # one of them, for the depth
+    return [inner(part) for part in values]
+
+
+_SIMPLE: Final[frozenset[type]] = frozenset({type(None), bool, float, str})
+"""Types that JSON has, whatever the value."""
+
 _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
     type(None): _as_it_is,
     bool: _as_it_is,
@@ -111,8 +122,8 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
     int: lambda value, _: value if -_SAFE < value < _SAFE else {"i": hex(value)},
     bytes: _bytes,
     bytearray: _bytes,
-    list: lambda value, inner: [inner(part) for part in value],
-    tuple: lambda value, inner: {"t": [inner(part) for part in value]},
+    list: _parts,
+    tuple: lambda value, inner: {"t": _parts(value, inner)},
     Fraction: lambda value, inner: {"f": [inner(value.numerator), inner(value.denominator)]},
     dict: lambda value, inner: {"d": [[inner(_key(key)), inner(part)] for key, part in value.items()]},
     Marked: lambda value, inner: {"m": [value.tag, inner(value.content)]},
@@ -141,7 +152,7 @@ def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: boo
     if depth > 2 * MAX_DEPTH + 4:
         raise WireError(f"nested deeper than {MAX_DEPTH}")
     if type(value) is list:
-        parts = [_decoded(part, marked, lists=lists, depth=depth + 1) for part in value]
+        parts = _parts_of(value, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1))
         return parts if lists else tuple(parts)
     if type(value) is not dict:
         return value
@@ -152,9 +163,16 @@ def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: boo
         raise WireError("bytes that are no frame") from None
 
 
+def _parts_of(parts: list[Any], inner: Callable[[Any], Any]) -> list[Any]:
+    """Each part's value; those that JSON has are there already, but for the depth of one of them."""
+    if {list, dict}.isdisjoint(map(type, parts)):
+        return [*map(inner, parts[:1]), *parts[1:]]
+    return [inner(part) for part in parts]
+
+
 def _tagged(tag: str, content: Any, inner: Callable[[Any], Any], marked: Callable[[str, Any], Any] | None) -> Any:
     if tag == "t":
-        return tuple(inner(part) for part in content)
+        return tuple(_parts_of(content, inner))
     if tag == "b":
         return base64.b64decode(content, validate=True)
     if tag == "i":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp_labs import predictions
-from shuffledp_labs.checking import Run, run_checks, wanted
+from shuffledp_labs.checking import Run, chosen, run_checks, wanted
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import fresh_nonce, instance
 from shuffledp_labs.lab import Showing
@@ -20,14 +20,19 @@ from shuffledp_labs.teaching.terminal import Screen
 
 
 def check(number: int, folder: Path | None, step: str | None, *, system: bool, quiet: bool = False) -> LabResult:
-    """Runs the checks of a lab on a fresh instance, shows each, and keeps the results in the lab's folder."""
+    """Runs the checks of a lab on a fresh instance, shows each, and keeps the results in the lab's folder.
+
+    A run that leaves checks out has a file of its own, and never replaces the result of all of them.
+    """
     lab, place = lab_of(number), find(number, folder)
     read_source(place.work)
     predictions.keep(place.path, lab)
     nonce = fresh_nonce()
     draws = instance(place.practice_key(), number, place.student, nonce)
-    screen = Screen(place.result, quiet=quiet)
-    result = run_checks(Run(lab, place.work, draws, place.student, nonce, wanted(step, system=system)), screen)
+    run = Run(lab, place.work, draws, place.student, nonce, wanted(step, system=system))
+    whole = len(chosen(run)) == len(lab.checks)
+    screen = Screen(place.result if whole else place.partial, quiet=quiet)
+    result = run_checks(run, screen)
     screen.closes(result)
     return result
 

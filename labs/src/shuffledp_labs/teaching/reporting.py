@@ -13,7 +13,7 @@ from shuffledp_labs.predictions import FILE, KEPT, kept_of
 from shuffledp_labs.results import LabResult, digest_of, read_result
 from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
 from shuffledp_labs.teaching.report import Predicted, Report, page
-from shuffledp_labs.teaching.starting import RESULT, find
+from shuffledp_labs.teaching.starting import PARTIAL, RESULT, find
 from shuffledp_labs.teaching.viva import Question, viva
 
 WORDS_BYTES = 2**20
@@ -75,7 +75,8 @@ def _place(number: int, folder: Path | None) -> Path:
 def _result(place: Path, result: Path | None) -> LabResult | None:
     if result is not None:
         return read_result(result)
-    return read_result(place / RESULT) if (place / RESULT).is_file() else None
+    found = (place / name for name in (RESULT, PARTIAL) if (place / name).is_file())
+    return next(map(read_result, found), None)
 
 
 def _notes(place: Path, result: LabResult | None) -> list[str]:
@@ -84,6 +85,11 @@ def _notes(place: Path, result: LabResult | None) -> list[str]:
         notes.append("work.py has been changed since this run: check again, so that code and points belong together.")
     if result is not None and not result.finished:
         notes.append("This run was broken off; the checks that are not listed have not run.")
+    if result is not None and result.partial:
+        notes.append(
+            f"This run left checks out; its points are of {result.possible}. "
+            f"`shuffledp lab check {result.lab}` runs all of them."
+        )
     if _changed_predictions(place):
         notes.append("predict.toml was changed after the first run; what is shown are the predictions before it.")
     return notes

@@ -17,6 +17,7 @@ from shuffledp_labs.lab import Lab
 MARK: Final = Path(".lab", "lab.json")
 KEY: Final = Path(".lab", "key")
 RESULT: Final = Path("out", "result.json")
+PARTIAL: Final = Path("out", "partial.json")
 
 HANDED_OUT: Final = {"handout.md": "README.md", "work.py": "work.py", "predict.toml": "predict.toml"} | {
     "report.md": "report.md"
@@ -55,8 +56,13 @@ class WorkFolder:
 
     @property
     def result(self) -> Path:
-        """The result of the last `lab check`."""
+        """The result of the last `lab check` of all checks."""
         return self.path / RESULT
+
+    @property
+    def partial(self) -> Path:
+        """The result of the last `lab check` that left some out: it does not replace one of all."""
+        return self.path / PARTIAL
 
     def practice_key(self) -> bytes:
         """The key that practice draws its instances with, made at the first use."""

@@ -66,7 +66,13 @@ class Screen(Watcher):
         self._stop()
         if result.box == "none":
             self._console.print(NO_BOX, style="bold red")
-        self._console.print(f"{result.points} of {CHECK_POINTS} points for checks; {self._file}")
+        self._console.print(f"{result.points} of {result.possible} points for checks; {self._file}")
+        if result.partial:
+            run = sum(check.outcome != "left-out" for check in result.checks)
+            self._console.print(
+                f"a partial run, {run} of {len(result.checks)} checks: all of them are {CHECK_POINTS} points, by "
+                f"`shuffledp lab check {result.lab}`, and only a run of all counts for the report"
+            )
 
     def _stop(self) -> None:
         if self._status is not None:

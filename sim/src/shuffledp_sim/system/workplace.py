@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +18,9 @@ from shuffledp_core.errors import OutputError, ShuffleDPError
 LEAST_BYTES: Final = 16 * 2**20
 """Free bytes without which nothing is started: keys, ledger and logs of a small round are a few MB."""
 
+_LOCK: Final = ".workplace"
+"""File in each folder that its process keeps locked: the kernel lets go of it when the process dies, in any way."""
+
 FULL_BYTES: Final = 2**20
 """Free bytes below which a failure is blamed on a full disk, whatever error it raised."""
 
@@ -22,15 +29,19 @@ FULL_BYTES: Final = 2**20
 def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
     """A new temporary folder, for the owner only, removed with all its contents whatever happens.
 
+    A process that is killed cannot remove its own: the next one removes what killed processes of this user have left.
+
     Raises:
         OutputError: there is no such folder, or its disk is full, now or when something else had failed.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            _require_room(folder)
             try:
-                yield folder
+                with _claimed(folder):
+                    _sweep(folder.parent)
+                    _require_room(folder)
+                    yield folder
             except (OSError, ShuffleDPError) as error:
                 if isinstance(error, OutputError) or _free(folder) >= FULL_BYTES:
                     raise
@@ -39,6 +50,45 @@ def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
         if error.filename is None:  # tempfile's own: none of the usual folders can be written
             raise OutputError("no folder for temporary files can be written; name one in TMPDIR") from error
         raise
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Marks a folder as in use, by a lock that ends with this process."""
+    unlocked = folder / f"{_LOCK}.new"
+    lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unlocked.rename(folder / _LOCK)  # nobody ever sees the mark without its lock
+        yield
+    finally:
+        os.close(lock)
+
+
+def _sweep(place: Path) -> None:
+    """Removes what processes of this user that are no more have left here: folders with our mark, and nobody's lock."""
+    for folder in place.glob("shuffledp-*"):
+        with contextlib.suppress(OSError):  # without a mark, in use, or gone meanwhile
+            kind = folder.lstat()
+            if not stat.S_ISDIR(kind.st_mode) or kind.st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _empty(folder)
+            finally:
+                os.close(lock)
+
+
+def _empty(folder: Path) -> None:
+    """Removes a folder, its mark last: where something cannot be removed yet, the next sweep finds it again."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != _LOCK:
+            entry.unlink()
+    (folder / _LOCK).unlink()
+    folder.rmdir()
 
 
 def _require_room(folder: Path) -> None:

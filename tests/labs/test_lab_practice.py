@@ -1,0 +1,81 @@
+"""A student's own runs: what they show, and what they leave in the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.lab import Attempt, Check, Lab
+from shuffledp_labs.results import LabResult, read_result
+from shuffledp_labs.teaching import practice, reporting, starting
+
+
+def passes(_: Attempt) -> str:
+    return "seen"
+
+
+def fails(_: Attempt) -> str:
+    raise CheckFailed("off by one; see step C")
+
+
+LAB = Lab(
+    number=8,
+    name="small",
+    title="Small",
+    level=1,
+    minutes=1,
+    predictions=(),
+    checks=(
+        Check("B-one", 20, "one", passes),
+        Check("C-two", 25, "two", fails),
+        Check("D-three", 30, "three", passes, system=True),
+    ),
+    explanations=("Why?", "And?"),
+    show=lambda showing: showing.out,
+    folder="shuffledp_labs.lab08_theorem",
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> starting.WorkFolder:
+    for module in (practice, reporting):
+        monkeypatch.setattr(module, "lab_of", lambda _: LAB)
+    place = starting.start(lab_of(8), tmp_path / "lab-8")
+    (place.path / "predict.toml").write_text("")
+    return place
+
+
+def checked(place: starting.WorkFolder, step: str | None = None, *, system: bool = True) -> LabResult:
+    return practice.check(8, place.path, step, system=system)
+
+
+@pytest.mark.parametrize(("step", "system", "points"), [("B", True, 20), ("c", True, 25), (None, False, 45)])
+def test_a_partial_run_says_so_and_leaves_the_result_of_all_alone(
+    place: starting.WorkFolder, step: str | None, points: int, capsys: pytest.CaptureFixture[str], *, system: bool
+) -> None:
+    whole = checked(place)
+    assert "50 of 75 points" in capsys.readouterr().out
+    part = checked(place, step, system=system)
+    said = capsys.readouterr().out
+    assert f"of {points} points" in said
+    assert "a partial run" in said
+    assert read_result(place.result) == whole
+    assert read_result(place.partial) == part
+    assert part.partial
+    assert not whole.partial
+
+
+def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_part(
+    place: starting.WorkFolder,
+) -> None:
+    note = "left checks out; its points are of 20"
+    checked(place, "B")
+    assert note in reporting.write_report(8, place.path, None, None).read_text()
+    checked(place)
+    checked(place, "B")
+    text = reporting.write_report(8, place.path, None, None).read_text()
+    assert note not in text
+    assert "off by one" in text
