@@ -3,6 +3,8 @@
 UV_VERSION := 0.13.8
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
+# Empty is "no": some machines forbid compiled modules, and a system is 15 processes that would each compile the same ones.
+export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-slow test-docker check bench soak wheels sbom version images up round down lab-server \
