@@ -4,6 +4,7 @@
 #   deploy/class.sh enrol CLASS.csv     enrols the column `name` and leaves each one's bundle in out/class
 #   deploy/class.sh page                addresses of the instructor's pages, which show a round as it goes
 #   deploy/class.sh round [OPTION..]    a round for the class, options of `shuffledp round`
+#   deploy/class.sh logs FOLDER         what corrupt nodes wrote down (OVERLAYS with corrupt), for lab 4
 #
 # HOST is the address at which the laptops reach this machine. Whoever is enrolled already stays as he is, so a longer
 # list can be given later.
@@ -47,15 +48,26 @@ page() {
     echo "with Grafana (COMPOSE_PROFILES=grafana): http://127.0.0.1:${GRAFANA_PORT:-3000}/d/shuffledp-round"
 }
 
+logs() {
+    mkdir -p "$1"
+    for node in node-1 node-2 node-3; do
+        # One volume of all corrupt nodes; an honest node's folder is empty.
+        docker cp "$(sh deploy/compose.sh ps -q "$node"):/corrupt/." "$1" >/dev/null
+    done
+    [ -n "$(ls "$1")" ] || { echo "no node here is corrupt: OVERLAYS=corrupt make up, and then a round" >&2; exit 1; }
+    echo "the logs of $(ls "$1" | tr '\n' ' ')are in $1"
+}
+
 what=${1:-}
 [ $# = 0 ] || shift
 case $what in
     enrol) enrol "${1:?a CSV file with the column name}" ;;
     page) page ;;
+    logs) logs "${1:?a folder to copy the logs into}" ;;
     round)
         # What a class of 20 can have certified: a histogram of four answers. Ends when all have reported, or in time.
         MECHANISM=${MECHANISM:-krr-histogram} MAX_VALUE=${MAX_VALUE:-3} EPSILON=${EPSILON:-2} \
             USERS=${USERS:-$(ls out/class | wc -l)} exec sh deploy/round.sh "$@"
         ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

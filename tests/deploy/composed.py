@@ -83,6 +83,18 @@ class Composed:
         """`make TARGET` with the images that are there; its standard output."""
         return run(["make", "--assume-old=images", target], **self._all())
 
+    def making(self, target: str, **variables: str) -> subprocess.Popen[str]:
+        """`make TARGET` while something else happens, both streams piped; a context manager."""
+        command = ["make", "--assume-old=images", target, *(f"{name}={value}" for name, value in variables.items())]
+        return subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=os.environ | self._all(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def round(self, *options: str) -> dict[str, Any]:
         """`deploy/round.sh`: the report of one round as its JSON object."""
         out = run(["sh", "deploy/round.sh", "--format", "json", *options], **self._all())
@@ -126,6 +138,10 @@ class Composed:
         """Both streams of a container's log, written since then (seconds since 1970 by this machine's clock)."""
         done = _run(["docker", "logs", "--since", f"{since:.6f}", container])
         return done.stdout + done.stderr
+
+    def script(self, name: str, *arguments: str) -> str:
+        """`deploy/NAME` with these arguments; its standard output."""
+        return run(["sh", f"deploy/{name}", *arguments], **self._all())
 
     def remove(self) -> None:
         """Containers, networks and volumes."""

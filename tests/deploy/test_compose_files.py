@@ -74,6 +74,15 @@ def test_a_service_is_confined_bounded_and_keeps_its_log_small(name: str, servic
         assert service["pids_limit"] > 0
 
 
+def test_corrupt_nodes_share_a_volume_and_not_a_file() -> None:
+    """A log has the name of its round: in one folder the last node would replace those of the others."""
+    corrupt = services("corrupt")
+    assert {name: service["command"][-1] for name, service in corrupt.items()} == {
+        node: f"/corrupt/{node}" for node in NODES
+    }
+    assert all(service["volumes"] == ["collusion:/corrupt"] for service in corrupt.values())
+
+
 def test_nobody_meets_whom_it_should_not() -> None:
     networks = {name: set(service.get("networks", ())) for name, service in services().items()}
     met = {frozenset((a, b)) for a, b in combinations(networks, 2) if networks[a] & networks[b]}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from wrong_programs import solution, wrong_programs
 from shuffledp_labs.checking import Run, Watcher, run_checks, wanted
 from shuffledp_labs.installed import all_labs, lab
 from shuffledp_labs.instance import fresh_nonce, instance
-from shuffledp_labs.lab import Check, Lab
+from shuffledp_labs.lab import CHECK_POINTS, Check, Lab
 from shuffledp_labs.results import LabResult
 from shuffledp_labs.teaching.starting import start
 
@@ -55,6 +56,7 @@ def test_the_stub_gets_none_and_says_what_to_write(number: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("mutant", WRONG)
 def test_a_wrong_program_loses_its_check_every_time(mutant: str, tmp_path: Path) -> None:
+    """On the first instance with the checks before it, which it has to pass; then with that check alone."""
     wrong = WRONG[mutant]
     lab_of = LABS[wrong.lab]
     (check,) = (check for check in lab_of.checks if check.name == wrong.loses)
@@ -64,6 +66,7 @@ def test_a_wrong_program_loses_its_check_every_time(mutant: str, tmp_path: Path)
         result = checked(lab_of, file, lambda each: each.name == wrong.loses)
         (found,) = (each for each in result.checks if each.name == wrong.loses)
         assert found.outcome == "failed", f"{found.outcome}: {found.message}; nonce {result.nonce}"
+        lab_of = replace(LABS[wrong.lab], checks=(replace(check, needs=(), points=CHECK_POINTS),))
 
 
 @pytest.mark.parametrize("number", LABS)

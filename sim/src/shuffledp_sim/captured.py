@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from shuffledp_shuffler.corruption import CREDENTIAL_BYTES
 
-BOARD: Final = "board.bin"
-"""File of the published messages, packed, in mixed order."""
-
 LOGS: Final = "corrupt"
 """Folder with the logs of each corrupt node."""
 

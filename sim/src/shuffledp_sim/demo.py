@@ -19,21 +19,18 @@ from rich.console import Console
 
 from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
-from shuffledp_client.transport import AnalystReader
-from shuffledp_core.documents.models import Manifest, Result, RoundPlan
-from shuffledp_core.documents.signed import from_json
+from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
-from shuffledp_ops.rounds.running import StageClock
-from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
-from shuffledp_sim.captured import BOARD, LOGS, keep_truth
+from shuffledp_ops.rounds.running import StageClock, fetch_board
+from shuffledp_ops.rounds.saving import BOARD, check_folder, save_round, show_then_save
+from shuffledp_sim.captured import LOGS, keep_truth
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.system.workplace import workplace
@@ -205,10 +202,7 @@ async def keep_evidence(
     system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
 ) -> None:
     """Saves the board, the corrupt nodes' logs and the ground truth in a round's folder; see `tracing.trace`."""
-    deployment, result = system.deployment, from_json(report.documents["result"].body, Result)
-    geometry = from_json(report.documents["manifest"].body, Manifest).geometry
-    async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
-        board = await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
+    board = await fetch_board(system.deployment, report)
     keep_truth(folder, credentials, values)
     (folder / BOARD).write_bytes(board)
     for name in system.corrupt:

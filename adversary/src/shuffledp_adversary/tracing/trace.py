@@ -27,8 +27,9 @@ from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import read_file, read_roster, verify_from
+from shuffledp_ops.rounds.saving import BOARD
 from shuffledp_shuffler.corruption import CorruptLog, read_logs
-from shuffledp_sim.captured import BOARD, LOGS, TRUTH
+from shuffledp_sim.captured import LOGS, TRUTH
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
     python -m shuffledp_labs.lab04_onion.replay lab-4/work.py out/ROUND [--logs FOLDER] [--corrupt 1,2]
 
-A round's folder holds the signed documents and the board; the logs lie in it, or in FOLDER. The claims are compared
-with what the product's own attack finds, since only a simulation knows the truth.
+A round's folder holds the signed documents and the board; the logs lie in it, or in FOLDER, into which `deploy/class.sh
+logs` copies those of containers. The claims are compared with what the product's own attack finds, since only a
+simulation knows the truth.
 """
 
 from __future__ import annotations

@@ -16,13 +16,22 @@ from shuffledp_core.keys import read_file
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.present import print_answer, print_folder
 from shuffledp_ops.rounds.report import RoundReport
-from shuffledp_ops.rounds.running import StageClock, control_of, follow_round, make_report, open_round, read_result
-from shuffledp_ops.rounds.saving import check_folder, save_round, show_then_save
+from shuffledp_ops.rounds.running import (
+    StageClock,
+    control_of,
+    fetch_board,
+    follow_round,
+    make_report,
+    open_round,
+    read_result,
+)
+from shuffledp_ops.rounds.saving import BOARD, check_folder, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
     """Opens a round, follows it to its end, prints the answer and saves the documents in `out`/<round>.
 
+    With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join their logs with it.
     Ctrl-C leaves the round to the analyst, which ends it in time.
 
     Raises:
@@ -35,6 +44,8 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     with Stages(Console(stderr=True)) as stages:
         report = asyncio.run(_run(deployment, plan, stages))
     show_then_save(partial(print_answer, report, as_json=as_json), partial(save, report, out, keys, trusted))
+    if plan.allow_corrupt:
+        _save_board(deployment, report, out / report.round_id)
     if not as_json:
         print_folder(out / report.round_id)
 
@@ -54,6 +65,14 @@ def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) 
             f"{error.strerror}; fetch them into another folder with "
             f"`shuffledp results show {keys} {report.round_id} --out FOLDER`"
         ) from error
+
+
+def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> None:
+    board = asyncio.run(fetch_board(deployment, report))
+    try:
+        (folder / BOARD).write_bytes(board)
+    except OSError as error:
+        raise OutputError(f"the board could not be written into {folder}: {error.strerror}; make room there") from error
 
 
 async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:

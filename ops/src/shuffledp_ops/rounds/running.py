@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from shuffledp.progress import Stages
+from shuffledp_client.transport import AnalystReader
 from shuffledp_core import errors
 from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundKey, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
@@ -107,6 +108,14 @@ def read_result(deployment: Deployment, signed: Signed) -> Result:
     if result.outcome != Outcome.PUBLISHED:
         raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
     return result
+
+
+async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
+    """The published messages of a round, packed, in mixed order; nothing is verified here."""
+    result = from_json(report.documents["result"].body, Result)
+    geometry = from_json(report.documents["manifest"].body, Manifest).geometry
+    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster) as analyst:
+        return await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
 
 
 def make_report(

@@ -1,0 +1,214 @@
+"""A flood of a round of a real deployment, such as a class's, by accounts whose bundles the adversary was given.
+
+    python -m shuffledp_labs.lab06_surrounded.flooding lab-6/work.py BUNDLE.. [--prior 10,17,29,44]
+
+A round is open (`make lab-round`), and everybody else answers with `shuffledp-client submit`. Each account sends what
+`submissions` of the student's file says, and when the board is there `guess` says what one of the others holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from shuffledp_core.errors import ShuffleDPError, UsageError
+from shuffledp_labs.errors import BadAnswer
+from shuffledp_labs.words import short
+
+if TYPE_CHECKING:
+    from shuffledp_client.submission import Member
+    from shuffledp_client.verification import VerifiedRound
+    from shuffledp_core.documents.models import Roster
+    from shuffledp_labs.student.process import StudentProgram
+
+POLL_SECONDS: Final = 0.5
+"""Between two questions for the result."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One of the adversary's accounts."""
+
+    keys: Path
+    roster: Roster
+    member: Member
+    population: str
+
+
+@dataclass(frozen=True)
+class Flooding:
+    """What came of it.
+
+    Attributes:
+        board: how often each symbol was published.
+        sent: how often the accounts sent each.
+        guess: value that the student's program gives one of the others.
+    """
+
+    board: tuple[int, ...]
+    sent: tuple[int, ...]
+    guess: int
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """What is left for the others."""
+        return tuple(all_ - own for all_, own in zip(self.board, self.sent, strict=True))
+
+
+def flood(program: StudentProgram, bundles: Sequence[Path], prior: Sequence[int] | None) -> Flooding:
+    """Floods the round that is open now, waits for its end, and guesses.
+
+    Args:
+        program: the student's.
+        bundles: of the adversary's accounts, as `shuffledp keys enrol` made them.
+        prior: weights of the values, by the values; None: all alike.
+
+    Raises:
+        UsageError: the round is none of k-RR, or the prior does not fit.
+        StudentFault: of the student's program.
+        ShuffleDPError: whatever a party refused an account with, or ended the round.
+    """
+    if not bundles:
+        raise UsageError("a flood needs the bundle of one account at least")
+    with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
+        accounts = [_account(file, Path(folder, str(number))) for number, file in enumerate(bundles)]
+        return asyncio.run(_flood(program, accounts, prior))
+
+
+def _account(file: Path, folder: Path) -> Account:
+    from shuffledp_client.bundle import install, read_bundle
+    from shuffledp_client.config import load_member
+
+    config, roster = install(read_bundle(file), folder)
+    member, population = load_member(config.keys, roster)
+    return Account(config.keys, config.require_addresses(roster), member, population)
+
+
+async def _flood(program: StudentProgram, accounts: Sequence[Account], prior: Sequence[int] | None) -> Flooding:
+    from shuffledp_client.board import check_board, check_result
+    from shuffledp_client.submission import prepare_answer
+    from shuffledp_client.transport import AnalystReader, EntryNode
+    from shuffledp_core.decoding import decode
+
+    first = accounts[0]
+    verified = await _open_round(first)
+    plan = _plan(verified, len(accounts), prior)
+    mine = _submitted(program, plan)
+    prepared = [prepare_answer(verified, answer, own.member) for answer, own in zip(mine, accounts, strict=True)]
+    for submission, own in zip(prepared, accounts, strict=True):
+        async with EntryNode(verified.entry, own.keys, own.roster) as entry:
+            await entry.submit(submission)
+    async with AnalystReader.of(first.keys, first.roster) as analyst:
+        ended = check_result(prepared[0], first.roster, await _result(analyst, verified))
+        packed = await analyst.board(verified.round_id, ended.result.messages * verified.geometry.plain_bytes)
+    check_board(ended, verified.geometry, packed, [one.messages for one in prepared])
+    symbols, accepted = plan["symbols"], ended.result.accepted
+    board = tuple(int(count) for count in decode(packed, verified.geometry, symbols, accepted).counts)
+    if accepted == len(accounts):
+        raise UsageError("nobody but your accounts took part: there is nobody to guess")
+    # Those who came, not those who were hoped for.
+    guess = program.call("guess", plan | {"users": accepted}, board, mine)
+    if type(guess) is not int or not 0 <= guess < symbols:
+        raise BadAnswer(f"guess must return a value from 0 to {symbols - 1}, not {short(guess)}")
+    return Flooding(board, tuple(mine.count(symbol) for symbol in range(symbols)), guess)
+
+
+async def _open_round(account: Account) -> VerifiedRound:
+    from shuffledp_client.transport import find_round
+    from shuffledp_client.verification import parse_announcement, verify_round
+    from shuffledp_core.clock import system_clock
+    from shuffledp_sim.users.fleet import ANY_ROUND
+
+    def verified(data: bytes) -> VerifiedRound:
+        # The adversary has no limits: it takes part in whatever the victim does.
+        return verify_round(
+            parse_announcement(data), account.roster, ANY_ROUND, account.population, system_clock(), None
+        )
+
+    return await find_round(account.roster, account.keys, None, verified)
+
+
+async def _result(analyst: Any, verified: VerifiedRound) -> Any:
+    from shuffledp_core.errors import UnknownRoundError
+
+    while True:
+        try:
+            return await analyst.result(verified.round_id)
+        except UnknownRoundError:
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _plan(verified: VerifiedRound, accounts: int, prior: Sequence[int] | None) -> dict[str, Any]:
+    """The round as `work.py` gets it."""
+    from shuffledp_core.mechanisms import KRRHistogram
+
+    spec = verified.mechanism
+    symbols, blanket = spec.domain, getattr(spec, "blanket", None)
+    if blanket is None:
+        raise UsageError(f"the open round is of {spec.kind}; lab 6 floods rounds of {KRRHistogram.kind}")
+    weights = list(prior or [1] * symbols)
+    if len(weights) != symbols or min(weights) < 0 or not sum(weights):
+        raise UsageError(f"the round has {symbols} values: --prior takes as many weights, none below 0")
+    return {
+        "users": verified.certificate.users,
+        "accounts": accounts,
+        "symbols": symbols,
+        "p": 1 - blanket + blanket / symbols,
+        "prior": tuple(Fraction(weight, sum(weights)) for weight in weights),
+    }
+
+
+def _submitted(program: StudentProgram, plan: dict[str, Any]) -> tuple[int, ...]:
+    answer = program.call("submissions", plan)
+    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < plan["symbols"] for one in answer)
+    if not whole or len(answer) != plan["accounts"]:
+        raise BadAnswer(
+            f"submissions must return {plan['accounts']} whole numbers from 0 to {plan['symbols'] - 1}, not "
+            f"{short(answer)}"
+        )
+    sent: tuple[int, ...] = answer
+    return sent
+
+
+def _weights(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"weights such as 10,17,29,44, not {text!r}") from None
+
+
+def main() -> int:
+    """Floods and guesses; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="flooding", description=__doc__.partition("\n")[0])
+    parser.add_argument("work", type=Path, help="the student's work.py")
+    parser.add_argument("bundles", type=Path, nargs="+", help="of the adversary's accounts")
+    parser.add_argument("--prior", type=_weights, help="weight of each value, such as 10,17,29,44; default: all alike")
+    options = parser.parse_args()
+
+    from shuffledp_labs.student.process import StudentProgram
+
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as scratch,
+            StudentProgram(options.work, Path(scratch)) as program,
+        ):
+            found = flood(program, options.bundles, options.prior)
+    except ShuffleDPError as error:
+        print(f"flooding: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
+        return error.exit_code
+    print(  # noqa: T201 - the answer
+        f"the board says {found.board}, your accounts sent {found.sent}, so the others sent {found.left}: "
+        f"one of them holds {found.guess}, says guess"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
