@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from shuffledp_core.postprocessing import iterative_bayesian_update
 from shuffledp_experiments import drawing
 from shuffledp_experiments.biswas import harness
 from shuffledp_experiments.biswas.harness import Contest, Floats, Integers
@@ -112,11 +113,27 @@ def _notes(errors: Mapping[int, Mapping[str, Floats]]) -> tuple[str, ...]:
 
 def _by_n(work: Work) -> Found:
     rows, errors = _by_users(work)
+    rows += [_iterated(work, users) for users in work["n"]]
     contest = _contest(work, max(work["n"]))
     claims = [
         contest.unequal("figure 2: the Gaussian errs far less, and less and less as n grows", None, _notes(errors)[0])
     ]
-    return Found(tuple(rows), tuple(claims), _notes(errors))
+    apart = max(row.y for row in rows if row.series == _APART)
+    note = f"the iterative Bayesian update, iterated, ends within {apart:.1g} users of its closed form in every bin"
+    return Found(tuple(rows), tuple(claims), (*_notes(errors), note))
+
+
+_APART: Final = "IBU, iterated against closed form"
+
+
+def _iterated(work: Work, users: int) -> Row:
+    """How far the update's steps end from the limit that is drawn as IBU, on one dataset, in users of one bin."""
+    contest, generator = _contest(work, users), work.generator("iterated", users)
+    played = contest.play(datasets(users, 1, work["sd"], generator), generator)
+    channel = np.full((SYMBOLS, SYMBOLS), contest.q) + contest.slope * np.eye(SYMBOLS)
+    apart = np.abs(iterative_bayesian_update(played[harness.RAW], channel) - played[harness.IBU])
+    settings = {**contest.group.settings(), "runs": 1}
+    return Row(_APART, Kind.MEASURED, "n", float(users), "users of one bin", float(apart.max()), settings=settings)
 
 
 def _draw_by_n(found: Found) -> Figure:
