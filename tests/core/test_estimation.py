@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
-from shuffledp_analyst.projection import project
 from shuffledp_core import noise
 from shuffledp_core.errors import CountMismatchError, UsageError
 from shuffledp_core.estimation import estimate
@@ -289,31 +288,3 @@ def test_our_own_misuse_is_a_value_error() -> None:
         estimate(spec, [30], 10)
     with pytest.raises(ValueError, match="out of range"):
         noise.half_width(0.0, 1.0)
-
-
-@given(
-    values=st.lists(st.floats(-100, 100), min_size=1, max_size=6),
-    total=st.floats(0, 200),
-)
-@settings(deadline=None, max_examples=40)
-def test_the_projection_is_the_nearest_possible_histogram(values: list[float], total: float) -> None:
-    """Against brute force: for every set of symbols that may be positive, the nearest point with that support."""
-    found = project(values, total)
-    assert (found >= 0).all()
-    assert found.sum() == pytest.approx(total, abs=1e-9)
-    vector = np.array(values)
-    nearest = math.inf
-    for support in itertools.product([False, True], repeat=len(vector)):
-        inside = np.array(support)
-        if inside.any():
-            candidate = np.where(inside, vector - (vector[inside].sum() - total) / inside.sum(), 0.0)
-            if (candidate >= -1e-12).all():
-                nearest = min(nearest, float(((candidate - vector) ** 2).sum()))
-    assert ((found - vector) ** 2).sum() == pytest.approx(nearest, abs=1e-6)
-
-
-def test_the_projection_leaves_a_possible_histogram_alone() -> None:
-    assert project([3.0, 0.0, 7.0], 10).tolist() == [3.0, 0.0, 7.0]
-    assert project([5.0, -5.0], 0).tolist() == [0.0, 0.0]
-    with pytest.raises(ValueError, match="finite"):
-        project([math.nan], 1)

@@ -109,6 +109,8 @@ def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() 
         (lambda: sdp.simulate(KRR, [4]), "from 0 to 3"),
         (lambda: sdp.simulate(KRR, [0.5]), "whole numbers"),
         (lambda: sdp.simulate(KRR, [1], seed=-1), "seed must be"),
+        (lambda: sdp.simulate(KRR, [1], estimator="em"), "inverted, projected, ibu"),
+        (lambda: sdp.simulate(RR, [1], estimator="ibu"), "a sum, which is inverted"),
         (lambda: sdp.simulate(KRR, []), "one whole number for each user"),
         (lambda: sdp.simulate(sdp.KRRHistogram(symbols=2, blanket=Fraction(1)), [1]), "pure noise"),
     ],
@@ -204,6 +206,15 @@ def test_what_has_no_fast_sampler_is_drawn_by_the_clients_own_repeatably() -> No
     assert first.shape == (2, 2)
     assert (first == again).all()
     assert ((first >= 0) & (first <= 3)).all()
+
+
+@pytest.mark.parametrize("estimator", ["projected", "ibu"])
+def test_a_histogram_may_be_kept_possible(estimator: str) -> None:
+    spec = sdp.KRRHistogram(symbols=9, blanket=Fraction(9, 10))
+    plain, kept = (sdp.simulate(spec, [0] * 50, seed=1, estimator=how) for how in ("inverted", estimator))
+    assert np.min(plain.total) < 0 <= np.min(kept.total)
+    assert np.sum(kept.total) == pytest.approx(50)
+    assert kept.to_dict()["estimator"] == estimator
 
 
 @pytest.mark.parametrize("seed", [None, 7])

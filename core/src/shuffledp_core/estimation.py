@@ -6,7 +6,8 @@ Every estimator is a function of the counts alone: shuffling loses nothing here.
 probability 0.95 over the randomness of the clients, if every accepted report follows the protocol (computed exactly
 in the tests: never below 0.95 for sums, 0.949 for histograms, whose counts may be small). They are cut to what is
 possible at all (0 to n, or 0 to n k), which cannot lose the truth. An unbiased estimate may lie outside of what is
-possible, hence outside its interval: `projection.project` repairs histograms for display.
+possible, hence outside its interval; for histograms there are estimators that stay inside (`Estimator`), at the price
+of a bias where counts are small.
 
 Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that count / messages per
 user, not always whole. A report that is lost whole then never was. One that lost d of its m messages, whichever, counts
@@ -16,16 +17,33 @@ messages, it could do by sending others, for its share of a sum stays within -c 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from fractions import Fraction
 
-from shuffledp_core.errors import CountMismatchError
+import msgspec
+
+from shuffledp_core.errors import CountMismatchError, UsageError
 from shuffledp_core.estimates import COVERAGE, Counts, Estimate, Present
-from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mechanisms import Answers, Mechanism
 
-__all__ = ["COVERAGE", "Counts", "Estimate", "Present", "check_informative", "estimate"]
+__all__ = ["COVERAGE", "Counts", "Estimate", "Estimator", "Present", "check_informative", "estimate"]
 
 
-def estimate(spec: Mechanism, counts: Counts, users: int, lost: int = 0) -> Estimate:
+class Estimator(StrEnum):
+    """How counts become an answer. A sum is always inverted; a histogram may also be kept among those that can be.
+
+    inverted: unbiased; counts may be negative or above n. projected: the nearest histogram to it without negative
+    counts and with the known total. ibu: the most likely histogram, to which the iterative Bayesian update tends.
+    """
+
+    INVERTED = "inverted"
+    PROJECTED = "projected"
+    IBU = "ibu"
+
+
+def estimate(
+    spec: Mechanism, counts: Counts, users: int, lost: int = 0, estimator: Estimator = Estimator.INVERTED
+) -> Estimate:
     """The debiased answer to a round: a histogram or sum over the reports that count, and a mean of them.
 
     Args:
@@ -33,11 +51,15 @@ def estimate(spec: Mechanism, counts: Counts, users: int, lost: int = 0) -> Esti
         counts: messages per symbol, of length `spec.alphabet`.
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
+        estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and intervals are those
+            of the inverted counts, about which alone they speak.
 
     Raises:
         CountMismatchError: the counts are not those of so many users, or nothing is left to count.
-        UsageError: the mechanism sends only noise.
+        UsageError: the mechanism sends only noise, or has no such estimator.
     """
+    if estimator is not Estimator.INVERTED and spec.answers is not Answers.HISTOGRAM:
+        raise UsageError(f"{estimator} is for histograms; the answer of {spec.kind} is a sum, which is inverted")
     check_informative(spec)
     if len(counts) != spec.alphabet or min(counts) < 0:
         raise ValueError(f"expected {spec.alphabet} counts, none negative")
@@ -48,7 +70,16 @@ def estimate(spec: Mechanism, counts: Counts, users: int, lost: int = 0) -> Esti
             f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} lost ones; the round "
             "cannot be evaluated"
         )
-    return spec.estimate(counts, Fraction(total, spec.messages_per_user))
+    present = Fraction(total, spec.messages_per_user)
+    found = spec.estimate(counts, present)
+    return found if estimator is Estimator.INVERTED else _possible(spec, counts, int(present), found, estimator)
+
+
+def _possible(spec: Mechanism, counts: Counts, users: int, found: Estimate, estimator: Estimator) -> Estimate:
+    from shuffledp_core.postprocessing import project
+
+    values = project(found.values, users) if estimator is Estimator.PROJECTED else spec.most_likely(counts)
+    return msgspec.structs.replace(found, values=tuple(values.tolist()))
 
 
 def check_informative(spec: Mechanism) -> None:

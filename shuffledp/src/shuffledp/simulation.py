@@ -17,7 +17,7 @@ from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate
-from shuffledp_core.estimation import check_informative, estimate
+from shuffledp_core.estimation import Estimator, check_informative, estimate
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
@@ -35,9 +35,10 @@ class Answer:
     """The debiased answer to a simulated round, beside the truth that no real round shows.
 
     A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape (symbols,), the
-    estimated number of users who hold it; its mean is each symbol's share of the users. Estimates are unbiased and may
-    therefore lie outside of what is possible, and outside of their intervals, which do not. Intervals cover the truth
-    with probability 0.95 each, over the randomness of the clients.
+    estimated number of users who hold it; its mean is each symbol's share of the users. Inverted ones are
+    unbiased and may therefore lie outside of what is possible, and outside of their intervals, which do not. Intervals
+    cover the truth with probability 0.95 each, over the randomness of the clients; they and the standard errors are
+    always those of the inverted estimate.
 
     Attributes:
         spec: the mechanism that every user ran.
@@ -45,6 +46,7 @@ class Answer:
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
         seed: of the repeatable simulation; None where the clients' exact samplers ran.
+        estimator: how the counts became the estimate.
     """
 
     spec: Mechanism
@@ -52,6 +54,7 @@ class Answer:
     estimate: Estimate
     true_total: float | Floats
     seed: int | None = None
+    estimator: Estimator = Estimator.INVERTED
 
     @property
     def quantity(self) -> str:
@@ -100,6 +103,7 @@ class Answer:
             "mechanism": self.spec.kind,
             "quantity": self.quantity,
             "users": self.users,
+            "estimator": self.estimator.value,
             "estimate": np.asarray(self.total).tolist(),
             "standard_error": np.asarray(self.total_standard_error).tolist(),
             "interval_95": self.total_interval.T.tolist(),
@@ -159,7 +163,9 @@ class Answer:
         return html_table(f"{self.spec.kind}, {self.users:,} users", self.rows())
 
 
-def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None) -> Answer:
+def simulate(
+    plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None, estimator: str = Estimator.INVERTED
+) -> Answer:
     """The answer of one round in which every user follows the protocol.
 
     What a plan certifies holds for the users of its setting; a simulation takes any number of them, and says nothing
@@ -170,10 +176,12 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
         values: shape (users,), each user's own whole number in {0..domain-1}.
         seed: None for the clients' exact samplers on the operating system's randomness, 5 to 30 µs a user; a whole
             number from 0 up for numpy's of the same law, fast and repeatable, in doubles.
+        estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is possible, or "ibu",
+            the most likely one. See `shuffledp_core.estimation.Estimator`.
 
     Raises:
-        UsageError: no values, a value outside the domain, parameters that are pure noise, or a mechanism that clients
-            do not run.
+        UsageError: no values, a value outside the domain, parameters that are pure noise, a mechanism that clients
+            do not run, or one that has no such estimator.
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
@@ -187,7 +195,7 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
     """
     if seed is not None and seed < 0:
         raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
-    spec = _mechanism(plan)
+    spec, how = _mechanism(plan), _estimator(estimator)
     held = _checked(spec, values)
     check_informative(spec)
     if seed is None:
@@ -195,9 +203,9 @@ def simulate(plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None)
         answers = np.array([randomise(spec, value, integers) for value in held.tolist()], dtype=np.int64)
     else:
         answers = randomise_all(spec, held, np.random.default_rng(seed))
-    found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held))
+    found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held), estimator=how)
     true_total = spec.truth(held).astype(np.float64)
-    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed)
+    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed, how)
 
 
 def _mechanism(plan: Plan | Mechanism) -> Mechanism:
@@ -205,6 +213,13 @@ def _mechanism(plan: Plan | Mechanism) -> Mechanism:
     if getattr(spec, "kind", None) not in MECHANISMS:
         raise UsageError(f"clients do not run {spec!r}; choose one of {', '.join(MECHANISMS)}")
     return cast("Mechanism", spec)
+
+
+def _estimator(name: str) -> Estimator:
+    try:
+        return Estimator(name)
+    except ValueError as error:
+        raise UsageError(f"estimator must be one of {', '.join(Estimator)}, not {name!r}") from error
 
 
 def _checked(spec: Mechanism, values: ArrayLike) -> Integers:

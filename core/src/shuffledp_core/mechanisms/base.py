@@ -123,6 +123,15 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """The debiased answer to a round with these counts, shape (alphabet,), of so many reports; n > 0."""
         raise NotImplementedError
 
+    def most_likely(self, counts: Counts) -> NDArray[np.float64]:
+        """The most likely histogram under these counts, shape (domain,), where the mechanism knows how to find it.
+
+        Raises:
+            UsageError: it does not.
+        """
+        del counts
+        raise UsageError(f"{self.kind} has no most likely histogram; choose another estimator than ibu")
+
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Exact answer, without noise: the histogram, shape (domain,), or the sum, shape (1,)."""
         raise NotImplementedError

@@ -12,6 +12,9 @@ from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from shuffledp_core.estimates import Counts
 
 
@@ -54,3 +57,9 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
     def estimate(self, counts: Counts, users: Present) -> Estimate:
         """By inversion of p and q for every symbol."""
         return histogram_of(counts, users, float(self.blanket / self.symbols), float(1 - self.blanket))
+
+    def most_likely(self, counts: Counts) -> NDArray[np.float64]:
+        """In closed form, for every number of symbols."""
+        from shuffledp_core.postprocessing import most_likely_histogram
+
+        return most_likely_histogram(counts, float(self.blanket / self.symbols), float(1 - self.blanket))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from shuffledp_experiments.biswas import maps, surface, synthetic, tables
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = ()
+ENTRIES: Final[tuple[Entry, ...]] = (*tables.ENTRIES, *surface.ENTRIES, *synthetic.ENTRIES, *maps.ENTRIES)

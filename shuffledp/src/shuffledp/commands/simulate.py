@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
+from shuffledp_core.estimation import Estimator
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def simulate(
     seed: Annotated[
         int | None, typer.Option(parser=whole, metavar="INTEGER", help="Fast and repeatable; default: exact samplers.")
     ] = None,
+    estimator: Annotated[
+        Estimator, typer.Option(help="Of a histogram: unbiased, the nearest possible, or the most likely one.")
+    ] = Estimator.INVERTED,
     plot: Annotated[Path | None, typer.Option(help="Also draw the answer into this file (.png, .svg or .pdf).")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
@@ -57,7 +61,7 @@ def simulate(
         plan = calibrate(mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value)
         bounds = guarantee_of(plan)
     with working("simulating"):
-        found = simulate_round(plan, held.values, seed)
+        found = simulate_round(plan, held.values, seed, estimator)
     if plot is not None:
         from shuffledp.drawing import save
 

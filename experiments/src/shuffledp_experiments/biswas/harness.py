@@ -1,0 +1,218 @@
+"""One harness for all utility figures: rounds of k-RR, the Gaussian mechanism, and the estimators of both.
+
+Utility is compared at equal certified (ε, δ). The papers give both mechanisms the ε of the randomiser, ε0: for it the
+shuffled histogram has δ = 0 exactly, which no Gaussian has, and at any δ > 0 a far smaller ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.postprocessing import most_likely_histogram, project
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_experiments.biswas.truth import Group, both_sides
+from shuffledp_experiments.entry import Claim, Kind, Row, Verdict
+from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds
+from shuffledp_privacy.central import gaussian_delta, gaussian_sigma
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+DELTA: Final = 1e-6
+"""At which guarantees are compared; the papers' own δ at ε = ε0 is 0."""
+
+SENSITIVITY: Final = math.sqrt(2)
+"""Of a histogram: one changed value moves two bins by one each."""
+
+RAW: Final = "shuffle, raw counts"
+INV: Final = "shuffle + INV"
+PROJECTED: Final = "shuffle + INV, projected"
+IBU: Final = "shuffle + IBU"
+GAUSSIAN: Final = "Gaussian, equal (ε, δ)"
+GAUSSIAN_PROJECTED: Final = "Gaussian, equal (ε, δ), projected"
+GAUSSIAN_PAPER: Final = "Gaussian as in the paper, ε = ε0"
+
+ESTIMATORS: Final = (RAW, INV, PROJECTED, IBU, GAUSSIAN, GAUSSIAN_PROJECTED, GAUSSIAN_PAPER)
+
+
+@cache
+def _bounds(spec: KRRHistogram, users: int) -> Bounds:
+    return epsilon_bounds(spec, Setting(users, users), DELTA)
+
+
+@cache
+def _sigma(epsilon: float) -> float:
+    return gaussian_sigma(SENSITIVITY, epsilon, DELTA)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """k-RR with ε0 among n users against Gaussian noise on every bin."""
+
+    group: Group
+
+    @cached_property
+    def spec(self) -> KRRHistogram:
+        """The randomiser."""
+        return self.group.spec()
+
+    @property
+    def q(self) -> float:
+        """Probability of each symbol that is not the user's."""
+        return float(self.spec.blanket / self.spec.symbols)
+
+    @property
+    def slope(self) -> float:
+        """How much more probable the user's own symbol is, p - q."""
+        return float(1 - self.spec.blanket)
+
+    @property
+    def epsilon(self) -> Bounds:
+        """ε of the shuffled histogram at δ = 1e-6, nats."""
+        return _bounds(self.spec, self.group.users)
+
+    @property
+    def sigma(self) -> float:
+        """σ of the Gaussian with the same certified (ε, δ), in users."""
+        return _sigma(self.epsilon.certified)
+
+    @property
+    def paper_sigma(self) -> float:
+        """σ of the Gaussian of the papers, with ε = ε0; at δ = 1e-6, as their δ = 0 gives none."""
+        return _sigma(self.group.epsilon0)
+
+    def play(self, truth: Integers, generator: np.random.Generator) -> Mapping[str, Floats]:
+        """Histograms that each way to publish one gives, in users, of the shape of `truth`, (runs, k).
+
+        A count is what was sent truthfully and what the blanket added: as many laws as symbols, no loop over users.
+        """
+        n, k = self.group.users, self.group.symbols
+        kept = generator.binomial(truth, self.slope)
+        counts = kept + generator.multinomial(n - kept.sum(axis=-1), np.full(k, 1 / k))
+        inverted = np.asarray((counts - n * self.q) / self.slope, dtype=np.float64)
+        noise = generator.normal(size=truth.shape)
+        gaussian = truth + self.sigma * noise
+        return {
+            RAW: np.asarray(counts, dtype=np.float64),
+            INV: inverted,
+            PROJECTED: project(inverted, n),
+            IBU: most_likely_histogram(counts, self.q, self.slope),
+            GAUSSIAN: gaussian,
+            GAUSSIAN_PROJECTED: project(gaussian, n),
+            GAUSSIAN_PAPER: truth + self.paper_sigma * noise,
+        }
+
+    def rows(self, name: str) -> list[Row]:
+        """ε of the shuffled histogram, both sides, and of the Gaussian that the papers set beside it."""
+        found, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
+
+        def row(series: str, kind: Kind, value: float) -> Row:
+            return Row(f"{name}{series}", kind, "n", self.group.users, "ε (nats)", value, settings=settings)
+
+        return [
+            row("ε of the histogram: certified", Kind.CERTIFIED, found.certified),
+            row("ε of the histogram: attained", Kind.ATTAINED, found.attained),
+            row("ε of the papers' Gaussian", Kind.EXACT, self.group.epsilon0),
+        ]
+
+    def unequal(self, statement: str, published: float | None, said: str) -> Claim:
+        """The claim that a comparison is of unequal guarantees, after it is seen that it is."""
+        certified, _ = both_sides(self.group, self.group.epsilon0)
+        gaussian = gaussian_delta(self.paper_sigma, SENSITIVITY, self.group.epsilon0)
+        if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:
+            return Claim(statement, Verdict.SOUND, "the guarantees are equal", published)
+        why = (
+            f"at ε = {self.group.epsilon0:g} the histogram has δ = 0 exactly, which no Gaussian has; at δ = {DELTA:g} "
+            f"it has ε = {self.epsilon.certified:.3g}; {said}"
+        )
+        return Claim(statement, Verdict.UNEQUAL, why, published)
+
+
+def total_variation(found: Floats, truth: Integers) -> Floats:
+    """Half the sum of the absolute errors, as a share of the users; shape (runs,)."""
+    return np.asarray(np.abs(found - truth).sum(axis=-1) / (2 * truth.sum(axis=-1)))
+
+
+def measured(
+    series: str, place: tuple[str, float | str], y_name: str, errors: Floats, settings: Mapping[str, object]
+) -> Row:
+    """The mean over runs, with the 5th and 95th percentile."""
+    low, high = np.quantile(errors, (0.05, 0.95)).tolist()
+    return Row(series, Kind.MEASURED, *place, y_name, float(errors.mean()), low, high, settings)
+
+
+def contest_rows(
+    name: str, contest: Contest, truth: Integers, generator: np.random.Generator
+) -> tuple[list[Row], Mapping[str, Floats]]:
+    """Total variation of every estimator, over the rows of `truth`, and the guarantee."""
+    found = {each: total_variation(values, truth) for each, values in contest.play(truth, generator).items()}
+    settings = {**contest.group.settings(), "delta": DELTA, "runs": len(truth)}
+    place = ("n", float(contest.group.users))
+    rows = [measured(f"{name}{each}", place, "total variation", errors, settings) for each, errors in found.items()]
+    return rows + contest.rows(name), found
+
+
+def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
+    """Law of the inverted count of a symbol that so many hold: |error| as a share of the users, and probabilities.
+
+    The count is Bin(n_x0, p) + Bin(n - n_x0, q), convolved over twelve standard deviations of each.
+    """
+    from scipy.stats import binom  # here: scipy is slow to import
+
+    n, p = contest.group.users, contest.q + contest.slope
+    law, first = np.ones(1), 0
+    for trials, chance in ((at_x0, p), (n - at_x0, contest.q)):
+        reach = 12 * math.sqrt(trials * chance * (1 - chance)) + 20
+        low = max(0, math.floor(trials * chance - reach))
+        high = min(trials, math.ceil(trials * chance + reach))
+        law = np.convolve(law, binom.pmf(np.arange(low, high + 1), trials, chance))
+        first += low
+    counts = first + np.arange(law.size)
+    return np.abs((counts - n * contest.q) / contest.slope - at_x0) / n, law
+
+
+def summary(errors: Floats, law: Floats) -> tuple[float, float, float]:
+    """Mean, 5th and 95th percentile of a law."""
+    order = np.argsort(errors)
+    rising = np.cumsum(law[order]) / law.sum()
+    low, high = (float(errors[order][np.searchsorted(rising, level)]) for level in (0.05, 0.95))
+    return float(errors @ law / law.sum()), low, high
+
+
+def exact_sampler_agrees(contest: Contest, truth: Integers, generator: np.random.Generator) -> float:
+    """p of a chi-square test of the clients' integer sampler against the law, for the users of one dataset.
+
+    How far the answer lies from the value, modulo k, has one law for all values: p at 0 and q elsewhere.
+    """
+    from scipy.stats import chisquare
+
+    integers, k = RandomIntegers(generator.bytes), contest.group.symbols
+    values = np.repeat(np.arange(k), truth)
+    answers = np.array([randomise(contest.spec, value, integers) for value in values.tolist()])
+    law = np.full(k, contest.q)
+    law[0] += contest.slope
+    seen = np.bincount((answers - values) % k, minlength=k)
+    return float(chisquare(seen, law / law.sum() * values.size).pvalue)
+
+
+def sampler_rows(contest: Contest, truth: Integers, generator: np.random.Generator) -> list[Row]:
+    """The agreement as a row of its own."""
+    chance = exact_sampler_agrees(contest, truth, generator)
+    settings = {**contest.group.settings(), "runs": 1}
+    users = float(contest.group.users)
+    return [Row("exact sampler, chi-square", Kind.MEASURED, "n", users, "p", chance, settings=settings)]
+
+
+def within(published: float, errors: Floats) -> bool:
+    """Whether a published figure lies among the simulated ones, with half their range to spare at either end."""
+    spare = (errors.max() - errors.min()) / 2
+    return bool(errors.min() - spare <= published <= errors.max() + spare)

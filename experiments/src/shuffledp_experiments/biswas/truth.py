@@ -1,0 +1,74 @@
+"""Both sides of the truth of a k-RR histogram, and Theorem 1 as the papers print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from shuffledp.commands.questions import krr_histogram
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.bounds import Setting, delta_bounds
+from shuffledp_privacy.histogram.blanket import law_of
+from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1
+
+_ROUNDED = 1e-9
+"""Far above the rounding of the one-bin sums, which are computed in logarithms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The users of one row of a table: n, k, and the local parameter ε0 in nats."""
+
+    users: int
+    symbols: int
+    epsilon0: float
+
+    @property
+    def at_x0(self) -> int:
+        """n_x0 as the tables have it: 0.8 n, not the 80 that the text states."""
+        return 4 * self.users // 5
+
+    def settings(self) -> dict[str, object]:
+        """The columns of a CSV that say which group a row is about."""
+        return {"n": self.users, "k": self.symbols, "epsilon0": self.epsilon0}
+
+    def spec(self) -> KRRHistogram:
+        """k-RR with this ε0, or the nearest rational blanket with a smaller one."""
+        return krr_histogram(self.symbols, self.epsilon0)[0]
+
+
+def printed_delta(group: Group, epsilon: float) -> float:
+    """δ(ε) by the printed Theorem 1. NOT a guarantee (K8). Above ε0 the printed loss is nowhere, so δ is 0."""
+    # In doubles the largest loss may come out a rounding above ε0.
+    if epsilon >= group.epsilon0:
+        return 0.0
+    return published_theorem_1(group.users, group.at_x0, group.symbols, group.epsilon0, epsilon)
+
+
+@cache
+def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
+    """δ(ε) that holds for every dataset, never below the truth; and one that a dataset costs, never above it.
+
+    The attained side is the larger of K5 and of one bin of the datasets with nobody, 0.8 n and all others at x0 (K8,
+    the identity put right): a bin is a post-processing of the histogram, and in its far tail logarithms lose nothing.
+    """
+    spec = group.spec()
+    bounds = delta_bounds(spec, Setting(group.users, group.users), epsilon)
+    exact_epsilon0 = law_of(spec).epsilon0
+    if epsilon >= exact_epsilon0:
+        return bounds.certified, bounds.attained
+    one_bin = max(
+        corrected_marginal(group.users, at_x0, group.symbols, exact_epsilon0, epsilon + _ROUNDED)
+        for at_x0 in (0, group.at_x0, group.users - 1)
+    )
+    return bounds.certified, max(bounds.attained, one_bin * (1 - _ROUNDED))
+
+
+def agrees(printed: float, digits: float, significant: int) -> bool:
+    """Whether a number shows these digits, rounded or cut off, of so many significant ones."""
+    unit = 10.0 ** (_exponent(digits) - significant + 1)
+    return -0.501 * unit <= printed - digits <= 1.001 * unit
+
+
+def _exponent(value: float) -> int:
+    return int(f"{value:e}".partition("e")[2])
