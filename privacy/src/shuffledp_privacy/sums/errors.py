@@ -67,7 +67,7 @@ class ErrorLaw:
         """Independent errors, shape (runs,), by inversion."""
         reached = np.cumsum(self.mass)
         at = np.searchsorted(reached, generator.random(runs) * reached[-1], side="right")
-        return self.errors[np.minimum(at, self.errors.size - 1)]
+        return np.asarray(self.errors[np.minimum(at, self.errors.size - 1)], dtype=np.float64)
 
 
 def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
