@@ -155,16 +155,16 @@ def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
     return max(0, math.ceil(-math.log((1 + math.exp(-rate)) * share / 2) / rate))
 
 
-def published_epsilon(epsilon_geo: Fraction, users: int, delta: float) -> float | None:
+def published_epsilon(epsilon_geo: Fraction, users: int, delta: float, steepness: float = 2.0) -> float | None:
     """ε of Theorem 4.1 of Athanasiou et al. 2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
 
     ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where the
-    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision.
+    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness` is the 2 in t.
     """
     rate = float(epsilon_geo)
-    if users <= 4 or rate > 700.0:
+    if users <= steepness**2 or rate > 700.0:
         return None
-    tilt = 2 * rate / math.sqrt(users)
+    tilt = steepness * rate / math.sqrt(users)
     moment = -users * math.log1p(-4 * math.exp(-rate) * math.sinh(tilt / 2) ** 2 / math.expm1(-rate) ** 2)
     quantile = (moment - math.log(delta / 4)) / tilt
     return _log_step(float(users), math.exp(-rate), math.ceil(quantile))

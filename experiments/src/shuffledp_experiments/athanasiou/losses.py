@@ -1,0 +1,458 @@
+"""The paper's first experiment, the mean of numbers 0..1000: table 2, figures 4 and 15 to 21."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.stats import chi2
+
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_experiments import drawing
+from shuffledp_experiments.athanasiou import printed
+from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated, least_error
+from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, error_law, sgdl_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HALF: Final = printed.LARGEST // 2
+"""Mean of uniform integers 0..1000, which the error of additive noise does not depend on, and that of bits hardly."""
+
+USERS: Final = (*range(2, 50), *range(50, 141, 15), *range(150, 301, 30))
+"""n of figures 4 and 15 to 21."""
+
+RUNS: Final = 1000
+"""Runs of the paper for each point."""
+
+STANDARD_ERRORS: Final = 4.0
+"""A mean of 1,000 runs that is farther than this, and more than its last digit, from the exact law is not reproduced."""
+
+LOCAL, CENTRAL = "Geo-Local", "Geo-Central"
+MECHANISMS: Final = (LOCAL, *NAMES, CENTRAL)
+COLOUR: Final = {name: drawing.CYCLE[i] for i, name in enumerate((LOCAL, *NAMES))} | {CENTRAL: "#333333"}
+
+TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
+    (50, 0.2): ("1", "1.21", ".52", ".1"),
+    (50, 0.5): (".42", ".43", ".05", ".0004"),
+    (100, 0.1): ("1.2", "1.1", ".49", ".03"),
+    (100, 0.2): (".66", ".67", ".18", ".01"),
+    (100, 0.3): (".41", ".41", ".04", ".005"),
+    (200, 0.1): (".92", ".43", ".11", ".007"),
+}
+"""Table 2 as printed: mean absolute error by (n, ε), of Geo-Local, RR-, Geo- and SGDL-Shuffle; δ = 1e-4."""
+
+
+def rounding(digits: str) -> float:
+    """Half a unit of the last printed digit."""
+    return 0.5 * 10.0 ** -len(digits.partition(".")[2])
+
+
+@cache
+def local_law(epsilon: float, users: int) -> ErrorLaw:
+    """Geo-Local: every user adds noise of ε, and the analyst adds up."""
+    return sgdl_error(float(users), epsilon)
+
+
+@cache
+def spec_law(spec: Mechanism, users: int, largest: int, share: float) -> ErrorLaw:
+    """Law of the error of the sum, the true sum being a share of the largest possible one."""
+    return error_law(spec, users, round(users * largest * share))
+
+
+@cache
+def printed_spec(name: str, epsilon: float, delta: float, users: int, largest: int) -> Mechanism | None:
+    """A mechanism with the parameters that the paper's statements give for ε."""
+    make: Mapping[str, Callable[[float, float, int, int], Mechanism | None]] = {
+        "RR-Shuffle": printed.rr_spec,
+        "Geo-Shuffle": printed.geo_spec,
+        "SGDL-Shuffle": printed.sgdl_spec,
+    }
+    return make[name](epsilon, delta, users, largest)
+
+
+def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw | None:
+    """Law of the error as the paper runs a mechanism; None where its statements have no plan for these users."""
+    if name == LOCAL:
+        return local_law(epsilon, users)
+    if name == CENTRAL:
+        return sgdl_error(1.0, epsilon)
+    spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
+    return None if spec is None else spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How an error of the mean is counted.
+
+    Attributes:
+        name: with its unit.
+        of: from the law of the error of the sum, the users and E[1/mean of the data] to the number.
+        spread: whether the quartiles of |error| go with it.
+    """
+
+    name: str
+    of: Callable[[ErrorLaw, int, float], float]
+    spread: bool = False
+
+
+MEASURES: Final = {
+    "mae": Measure("mean absolute error of the mean", lambda law, n, _: law.mean_absolute() / n),
+    "rmse": Measure("root mean square error of the mean", lambda law, n, _: law.root_mean_square() / n),
+    "relative": Measure(
+        "mean absolute error, relative to the mean", lambda law, n, inverse: law.mean_absolute() / n * inverse
+    ),
+    "box": Measure("median absolute error of the mean", lambda law, n, _: law.quantile(0.5) / n, spread=True),
+}
+
+
+def row(
+    series: str, kind: Kind, law: ErrorLaw | None, users: int, measure: Measure, inverse: float, **settings: Any
+) -> Row:
+    """The row of one law; an empty y where there is no plan."""
+    if law is None:
+        return Row(series, kind, "n", users, measure.name, math.nan, settings=settings)
+    ends = (law.quantile(0.25) / users, law.quantile(0.75) / users) if measure.spread else (None, None)
+    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), *ends, settings=settings)
+
+
+def inverse_mean(work: Work, users: int) -> float:
+    """E[1/mean] of the paper's data, uniform integers 0..1000, over its number of runs."""
+    data = work.generator("data", users).integers(0, printed.LARGEST + 1, size=(work.runs or RUNS, users))
+    return float((1 / np.maximum(data.mean(axis=1), 1 / users)).mean())
+
+
+def curves(work: Work, measure: Measure, users: Iterable[int], calibrated_users: Iterable[int]) -> list[Row]:
+    """The rows of one figure: as printed, as released, and at equal certified (ε, δ)."""
+    epsilon, delta, rows = work["epsilon"], work["delta"], []
+    inverse = {
+        n: inverse_mean(work, n) if measure.name.endswith("to the mean") else 1.0 for n in {*users, *calibrated_users}
+    }
+    base = {"epsilon": epsilon, "delta": delta}
+    for name in (LOCAL, *NAMES):
+        for n in users:
+            law = printed_law(name, epsilon, delta, n)
+            rows.append(row(f"{name} as printed", Kind.PRINTED, law, n, measure, inverse[n], d_max=1, **base))
+    rows += [
+        row(CENTRAL, Kind.EXACT, printed_law(CENTRAL, epsilon, delta, n), n, measure, inverse[n], d_max=1000, **base)
+        for n in users
+    ]
+    for name in NAMES:
+        for n in users:
+            released = printed.released_laws(epsilon, n, n * HALF)[name]
+            rows.append(row(f"{name} as released", Kind.PRINTED, released, n, measure, inverse[n], d_max=1, **base))
+    for name in NAMES:
+        for d_max in work["d_max"]:
+            for n in calibrated_users:
+                spec = calibrated(name, epsilon, delta, n, d_max)
+                law = None if spec is None else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                series = f"{name}, certified to d = {d_max}"
+                rows.append(row(series, Kind.CERTIFIED, law, n, measure, inverse[n], d_max=d_max, **base))
+    return rows
+
+
+WHY: Final = {
+    "RR-Shuffle": "Theorem 3.1 looks at d = 1 only (S11)",
+    "Geo-Shuffle": "Theorem 4.1 looks at d = 1 only (S12)",
+    "SGDL-Shuffle": "Lemma C.1's padding clamps somebody with far more than δ (S13)",
+}
+
+
+def guarantee(name: str, epsilon: float, delta: float, users: int) -> tuple[Claim, list[Row]] | None:
+    """The ε that the paper states for its parameters, against both sides of the truth; None where it has no plan."""
+    spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
+    if spec is None:
+        return None
+    d_max = printed.LARGEST
+    found, near = bounds(spec, users, delta, d_max), bounds(spec, users, delta, 1)
+    why = f"{WHY[name]}; d = 1 alone attains {near.attained:.3g}"
+    claim = judge(
+        f"ε of {name} as printed, n = {users}, ε = {epsilon:g}, δ = {delta:g}, d <= {d_max}",
+        epsilon,
+        certified=found.certified,
+        attained=found.attained,
+        why={Verdict.FALSE: why, Verdict.OPEN: f"not proved: {why}"},
+    )
+    settings = {"epsilon": epsilon, "delta": delta, "d_max": d_max}
+    rows = [
+        Row(f"ε of {name} as printed", kind, "n", users, "ε per unit (nats)", value, settings=settings)
+        for kind, value in (
+            (Kind.PRINTED, epsilon),
+            (Kind.CERTIFIED, found.certified),
+            (Kind.ATTAINED, found.attained),
+        )
+    ]
+    return claim, rows
+
+
+def guarantees(epsilon: float, delta: float, users: Iterable[int]) -> tuple[list[Claim], list[Row]]:
+    """The stated guarantees of all mechanisms at some numbers of users."""
+    pairs = [guarantee(name, epsilon, delta, n) for name in NAMES for n in users]
+    found = [pair for pair in pairs if pair is not None]
+    return [claim for claim, _ in found], [row for _, rows in found for row in rows]
+
+
+def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
+    """p-value of a chi-square test of the clients' integer samplers against the law of the error of the sum.
+
+    All users hold half of the largest value, which the law must be for. Randomness is the operating system's: another p
+    in every run, below 1e-9 once in a billion.
+    """
+    value, integers = (spec.domain - 1) // 2, RandomIntegers()
+    reports = np.array([randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.float64)
+    sums = reports.reshape(rounds, users, -1)[:, :, 0].sum(axis=1)
+    return chi_square(debiased(spec, sums, users) - users * value, law)
+
+
+def debiased(spec: Mechanism, sums: Any, users: int) -> Any:
+    """The analyst's estimate of the sum from the number of ones."""
+    from shuffledp_core.estimation import estimate
+
+    return np.array([estimate(spec, [int(total)], users).values[0] for total in sums])
+
+
+def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
+    """p-value of errors against a law, in cells of about equal probability."""
+    reached = np.cumsum(law.mass)
+    cuts = np.unique(np.searchsorted(reached, np.arange(1, cells) / cells))
+    edges = (law.errors[cuts] + law.errors[np.minimum(cuts + 1, law.errors.size - 1)]) / 2
+    expected = np.diff(np.concatenate([[0.0], reached[cuts], [1.0]])) * len(errors)
+    counts = np.bincount(np.searchsorted(edges, errors), minlength=expected.size)
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), expected.size - 1))
+
+
+def sampler_notes(work: Work, epsilon: float, delta: float) -> tuple[str, ...]:
+    """What the clients' own samplers say of the laws, where the reader wishes it."""
+    if not work.exact_sampler:
+        return ()
+    notes, users, rounds = [], 20, work.runs or 200
+    for name in NAMES:
+        spec = calibrated(name, epsilon, delta, users, 1)
+        if spec is not None:
+            law = spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
+            p = agreement(spec, users, rounds, law)
+            notes.append(
+                f"the clients' sampler of {name} against the law, {rounds} rounds of {users}: p = {p:.2g}"
+                + ("" if p > 1e-9 else ", they DISAGREE")
+            )
+    return tuple(notes)
+
+
+def run_figure(work: Work) -> Found:
+    """One of figures 4 and 15 to 21."""
+    measure, epsilon, delta = MEASURES[work["measure"]], work["epsilon"], work["delta"]
+    claims, rows = guarantees(epsilon, delta, work["judged"])
+    found = curves(work, measure, work["users"], work["calibrated"])
+    return Found((*found, *rows), tuple(claims), (*_crossing(found), *sampler_notes(work, epsilon, delta)))
+
+
+def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
+    """What the figure shows, with numbers from its rows."""
+    kept = list(rows)
+    by_series: dict[str, dict[float, float]] = {}
+    for each in kept:
+        by_series.setdefault(each.series, {})[float(each.x)] = each.y
+    far = max((int(r.settings["d_max"]) for r in kept if r.kind is Kind.CERTIFIED), default=0)  # type: ignore[call-overload]
+    notes = []
+    for name in ("RR-Shuffle", "Geo-Shuffle"):
+        true, told = by_series.get(f"{name}, certified to d = {far}", {}), by_series[f"{name} as printed"]
+        common = [n for n in true if math.isfinite(true[n]) and math.isfinite(told.get(n, math.nan))]
+        if common:
+            n = max(common)
+            notes.append(
+                f"n = {n:g}: {name} certified for all changes up to {far} has {true[n] / told[n]:.2g} times "
+                "the error of its printed parameters"
+            )
+    return tuple(notes)
+
+
+def draw_figure(found: Found) -> Figure:
+    """As printed, and certified for changes by one and by the whole domain."""
+    widest = sorted({int(r.settings["d_max"]) for r in found.rows if r.kind is Kind.CERTIFIED and "," in r.series})  # type: ignore[call-overload]
+    chosen = sorted({widest[0], widest[-1]})
+    figure, axes = drawing.panels(
+        1, 1 + len(chosen), width=4.1 * (1 + len(chosen)), height=4.9, sharey=True, sharex=True
+    )
+    first = found.rows[0]
+    epsilon, delta = first.settings["epsilon"], first.settings["delta"]
+    for panel in axes[0]:
+        panel.set_yscale("log")
+        panel.set_xscale("log")
+        panel.set_xlabel("users n")
+        _line(panel, found, CENTRAL, CENTRAL, lw=1.4, ls=":")
+        _line(panel, found, f"{LOCAL} as printed", LOCAL)
+    axes[0, 0].set_ylabel(f"{first.y_name}\n(values 0..1000)")
+    axes[0, 0].set_title(f"As printed for ε = {epsilon:g}, δ = {delta:g}", fontsize=10.5)
+    for name in NAMES:
+        _line(axes[0, 0], found, f"{name} as printed", name)
+        if name != "SGDL-Shuffle":  # released, it has next to no noise
+            drawing.line(
+                axes[0, 0], found, f"{name} as released", label=f"{name}, released", color=COLOUR[name], ls="--", lw=1.0
+            )
+        for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
+            _line(panel, found, f"{name}, certified to d = {d_max}", name, marker=".")
+    for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
+        panel.set_title(f"Certified for that, changes up to {d_max}", fontsize=10.5)
+    drawing.legend_below(figure, columns=5)
+    return figure
+
+
+def _line(axes: Axes, found: Found, series: str, name: str, **style: Any) -> None:
+    drawing.line(axes, found, series, label=name, color=COLOUR[name], **style)
+
+
+def run_table(work: Work) -> Found:
+    """Table 2, with the exact law at the printed parameters, the released ones, and calibrated plans beside it."""
+    delta, measure = work["delta"], MEASURES["mae"]
+    rows: list[Row] = []
+    digits: list[Claim] = []
+    truths: list[Claim] = []
+    for index, ((n, epsilon), cells) in enumerate(TABLE_2.items()):
+        base = {"epsilon": epsilon, "delta": delta}
+        for name, cell in zip((LOCAL, *NAMES), cells, strict=True):
+            law = printed_law(name, epsilon, delta, n)
+            rows.append(
+                Row(
+                    f"{name}, table 2", Kind.PUBLISHED, "n", n, measure.name, float(cell), settings={**base, "d_max": 1}
+                )
+            )
+            rows.append(row(f"{name} as printed", Kind.PRINTED, law, n, measure, 1.0, d_max=1, **base))
+            digits.append(judge_error(name, cell, law, n, epsilon, delta))
+        rows.append(
+            row(CENTRAL, Kind.EXACT, printed_law(CENTRAL, epsilon, delta, n), n, measure, 1.0, d_max=1000, **base)
+        )
+        least = least_error(epsilon, delta, n * printed.LARGEST) / n
+        rows.append(
+            Row("least error of any mechanism", Kind.EXACT, "n", n, measure.name, least, settings={**base, "d_max": 1})
+        )
+        for name, released in printed.released_laws(epsilon, n, n * HALF).items():
+            rows.append(row(f"{name} as released", Kind.PRINTED, released, n, measure, 1.0, d_max=1, **base))
+        if index < work["calibrated"]:
+            for name in NAMES:
+                for d_max in work["d_max"]:
+                    spec = calibrated(name, epsilon, delta, n, d_max)
+                    law = None if spec is None else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                    series = f"{name}, certified to d = {d_max}"
+                    rows.append(row(series, Kind.CERTIFIED, law, n, measure, 1.0, d_max=d_max, **base))
+        claims, more = guarantees(epsilon, delta, [n])
+        truths += claims
+        rows += more
+    times = max(least_error(e, delta, n * printed.LARGEST) / n / float(cells[-1]) for (n, e), cells in TABLE_2.items())
+    note = f"table 2's SGDL-Shuffle is up to {times:.0f} times below what any mechanism with this guarantee can reach"
+    return Found(tuple(rows), (*digits, *truths), (note, *sampler_notes(work, 0.2, delta)))
+
+
+def judge_error(name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float) -> Claim:
+    """A printed error against the exact law at the printed parameters, and against the least error there is."""
+    statement = f"table 2, {name}, n = {users}, ε = {epsilon:g}: error {cell}"
+    value, least = float(cell), least_error(epsilon, delta, users * printed.LARGEST) / users
+    if value + rounding(cell) < least:
+        return Claim(statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g}", value)
+    if law is None:
+        wanted = printed.fewest_users(epsilon, delta)
+        return Claim(statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {wanted} users", value)
+    exact = law.mean_absolute() / users
+    # The standard error of a mean of |error| over the paper's runs.
+    slack = rounding(cell) + STANDARD_ERRORS * math.sqrt(
+        max(0.0, law.root_mean_square() ** 2 / users**2 - exact**2) / RUNS
+    )
+    if abs(value - exact) <= slack:
+        return Claim(statement, Verdict.SOUND, f"the printed parameters give {exact:.3g}", value)
+    return Claim(statement, Verdict.NOT_REPRODUCED, f"the printed parameters give {exact:.3g}", value)
+
+
+def draw_table(found: Found) -> Figure:
+    """A group of bars for each row of the table: printed digits, the least error there is, and certified plans."""
+    figure, axes = drawing.panels(width=10.5, height=5.2)
+    panel, places = axes[0, 0], list(TABLE_2)
+    offset = {name: (i - 1.5) * 0.2 for i, name in enumerate((LOCAL, *NAMES))}
+    far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
+    marks = {
+        f", certified to d = {far}": {"marker": "_", "ms": 15, "mew": 3, "label": f"certified for changes up to {far}"},
+        ", certified to d = 1": {"marker": "_", "ms": 15, "mew": 1.2, "label": "certified for changes by 1"},
+        " as printed": {"marker": "o", "ms": 5, "mfc": "none", "label": "printed parameters, exact"},
+        ", table 2": {"marker": "X", "ms": 8, "label": "table 2 as printed"},
+    }
+    for name in (LOCAL, *NAMES):
+        for ending, style in marks.items():
+            kept = [r for r in found.rows if r.series == name + ending and math.isfinite(r.y)]
+            if kept:
+                x = [places.index((int(r.x), float(r.settings["epsilon"]))) + offset[name] for r in kept]  # type: ignore[arg-type]
+                shown = {**style, "label": "_"}
+                panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **shown)
+    for index, r in enumerate(r for r in found.rows if r.series == "least error of any mechanism"):
+        panel.hlines(r.y, index - 0.42, index + 0.42, color="#333333", lw=1.2, ls=":")
+    panel.set_yscale("log")
+    panel.set_xticks(range(len(places)), [f"n = {n}\nε = {e:g}" for n, e in places])
+    panel.set_ylabel("mean absolute error of the mean (values 0..1000)")
+    panel.set_title("Table 2's SGDL-Shuffle is better than any mechanism with its guarantee can be", fontsize=11)
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Patch(color=COLOUR[name], label=name) for name in (LOCAL, *NAMES)]
+    handles += [Line2D([], [], ls="", color="#333333", **style) for style in marks.values()]  # type: ignore[arg-type]
+    handles.append(Line2D([], [], ls=":", color="#333333", label="least error of any mechanism"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8.5)
+    return figure
+
+
+def figure(number: int, measure: str, epsilon: float, delta: float, *, farthest: int = 10, **options: Any) -> Entry:
+    """The entry of one of the figures; `farthest` is the largest d_max of its first look."""
+    return Entry(
+        id=f"002-f{number}",
+        source=f"Athanasiou et al. 2025, figure {number}",
+        question=f"How large is the {MEASURES[measure].name} by n, at ε = {epsilon:g}, δ = {delta:g}?",
+        parameters={
+            "epsilon": epsilon,
+            "delta": delta,
+            "measure": measure,
+            "users": USERS,
+            "calibrated": (10, 20, 50, 100, 200, 300),
+            "judged": (200,),
+            "d_max": (1, 10, 100, 1000),
+        },
+        quick={"users": (5, 10, 20, 50, 100, 200, 300), "calibrated": (100,), "d_max": (1, farthest)},
+        run=run_figure,
+        draw=draw_figure,
+        inferred=("calibrated", "judged", "d_max"),
+        **options,
+    )
+
+
+_FALSE: Final = frozenset({Verdict.FALSE})
+_OPEN: Final = _FALSE | {Verdict.OPEN}
+_LOOSE: Final = _OPEN | {Verdict.LOOSE}
+"""At ε = .1 and .2 with δ = 1e-4 Theorem 3.1 is loose; Theorem 4.1 is mostly not refuted there, nor proved."""
+
+TABLE: Final = Entry(
+    id="002-t2",
+    source="Athanasiou et al. 2025, table 2",
+    question="Which mechanism sums numbers with the least error at which guarantee?",
+    parameters={"delta": 1e-4, "calibrated": len(TABLE_2), "d_max": (1, 10, 100, 1000)},
+    quick={"calibrated": 1, "d_max": (1, 100)},
+    run=run_table,
+    draw=draw_table,
+    seconds=30,
+    seconds_quick=5,
+    verdicts=_LOOSE | {Verdict.IMPOSSIBLE, Verdict.NOT_REPRODUCED, Verdict.SOUND},
+)
+
+FIGURES: Final = (
+    figure(4, "mae", 0.1, 1e-4, farthest=1000, verdicts=_LOOSE, aliases=("002-f15",), seconds=20, seconds_quick=2),
+    figure(16, "mae", 0.2, 1e-3, verdicts=_FALSE, seconds=20, seconds_quick=2),
+    figure(17, "mae", 0.3, 1e-4, verdicts=_OPEN, seconds=20, seconds_quick=2),
+    figure(18, "rmse", 0.2, 1e-4, verdicts=_LOOSE, seconds=20, seconds_quick=2),
+    figure(19, "relative", 0.1, 1e-4, farthest=1000, verdicts=_LOOSE, seconds=20, seconds_quick=2),
+    figure(20, "mae", 0.5, 1e-2, verdicts=_FALSE, seconds=20, seconds_quick=2),
+    figure(21, "box", 0.2, 1e-4, verdicts=_LOOSE, seconds=20, seconds_quick=2),
+)
+
+ENTRIES: Final[tuple[Entry, ...]] = (TABLE, *FIGURES)

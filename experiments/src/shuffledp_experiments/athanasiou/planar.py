@@ -1,0 +1,514 @@
+"""The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to 29, and the map 22.
+
+Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on the
+addresses, and that of bits hardly: the addresses only say how many bits are ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_experiments import drawing
+from shuffledp_experiments.athanasiou import printed
+from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated, least_error
+from shuffledp_experiments.athanasiou.losses import (
+    CENTRAL,
+    COLOUR,
+    LOCAL,
+    STANDARD_ERRORS,
+    WHY,
+    local_law,
+    printed_spec,
+    rounding,
+    spec_law,
+)
+from shuffledp_experiments.data import load
+from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+BOX: Final = ((30.091, 30.95534), (-98.27048, -97.3819))
+"""Latitudes and longitudes of the paper's rectangle (footnote 4)."""
+
+SUBURBS: Final = ((30.16737, 30.45908), (-97.877248, -97.627248))
+"""The rectangle whose addresses the "dispersed" data leave out (footnote 6)."""
+
+SIDE: Final = 100.0
+"""Metres of a square's side in a grid of 1000 x 1000, as the paper says."""
+
+CELLS: Final = 400
+"""Cells of each axis' law where a distance in the plane is averaged or its quartiles are taken."""
+
+TABLE_3: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
+    (1000, 0.15): ("300", "120", "40", "2"),
+    (1000, 0.2): ("210", "80", "40", ".9"),
+    (1000, 0.3): ("100", "40", "20", ".04"),
+    (2000, 0.1): ("190", "50", "10", "1"),
+    (3000, 0.2): ("130", "40", "20", ".001"),
+    (4000, 0.3): ("50", "5", "1", "6E-5"),
+}
+"""Table 3 as printed: metres by (n, ε), of Geo-Local, RR-, Geo- and SGDL-Shuffle."""
+
+RELEASED_LOOSENESS: Final = 9 / 7
+"""The released script takes the first λ whose ε is within 2ε/7 of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What a guarantee of the plane means for each axis.
+
+    Attributes:
+        squares: of one side of the grid, k.
+        radius: r in metres, within which ε holds.
+    """
+
+    squares: int
+    radius: float
+
+    @property
+    def side(self) -> float:
+        """Metres of a square's side: the same city in fewer squares has larger ones."""
+        return SIDE * 1000 / self.squares
+
+    def per_square(self, epsilon: float) -> float:
+        """ε of the plane for each square of distance."""
+        return epsilon * self.side / self.radius
+
+    def axis(self, epsilon: float) -> float:
+        """ε of each axis for each square, `epsilon_run` of the paper."""
+        return self.per_square(epsilon) / math.sqrt(2)
+
+
+def metres(law: ErrorLaw, users: int, side: float, *, manhattan: bool) -> tuple[float, float, float]:
+    """Mean, lower and upper quartile of the distance between true and reported centroid; both axes by one law.
+
+    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean is
+    not above the true one, and less than a thousandth below it.
+    """
+    first, mass = _cells(law)
+    size = np.abs(first)
+    distance = size[:, None] + size[None, :] if manhattan else np.hypot(size[:, None], size[None, :])
+    weight = mass[:, None] * mass[None, :]
+    mean = 2 * law.mean_absolute() if manhattan else float((distance * weight).sum())
+    order = np.argsort(distance, axis=None)
+    reached = np.cumsum(weight.ravel()[order])
+    quartiles = distance.ravel()[order][np.searchsorted(reached, [0.25 * reached[-1], 0.75 * reached[-1]])]
+    scale = side / users
+    return mean * scale, float(quartiles[0]) * scale, float(quartiles[1]) * scale
+
+
+def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
+    """The law of |error| in cells of equal probability at most, each at its mean; empty ones left out."""
+    size = np.abs(law.errors)
+    order = np.argsort(size, kind="stable")
+    size, mass = size[order], law.mass[order]
+    # Half of the cells by probability, half by size, so that the tail is resolved, too.
+    by_mass = np.floor(np.cumsum(mass) * CELLS / 2)
+    by_size = np.floor(size / size[-1] * CELLS / 2)
+    starts = np.flatnonzero(np.diff(by_mass, prepend=-1) + np.diff(by_size, prepend=-1))
+    total = np.add.reduceat(mass, starts)
+    means = np.add.reduceat(mass * size, starts) / np.maximum(total, 1e-300)
+    return means[total > 0], total[total > 0]
+
+
+@cache
+def addresses(folder: Path | None) -> tuple[Floats, str]:
+    """(lat, lon) of the addresses, shape (rows, 2), and what to say of them."""
+    if folder is None:
+        generator = np.random.default_rng(22)
+        centre = np.array([(low + high) / 2 for low, high in BOX])
+        spread = np.array([(high - low) / 8 for low, high in BOX])
+        found = centre + spread * generator.normal(size=(20_000, 2))
+        inside = np.all([(found[:, i] >= BOX[i][0]) & (found[:, i] <= BOX[i][1]) for i in (0, 1)], axis=0)
+        return found[inside], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
+    return load(folder, "austin"), "only the dispersed addresses are to be had; figures 5, 22 to 25 and 27 used all"
+
+
+@cache
+def share_of_ones(folder: Path | None) -> float:
+    """Mean coordinate of the addresses over both axes, as a share of the grid."""
+    found, _ = addresses(folder)
+    parts = [(found[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
+    # Squares are counted from the upper left.
+    return float(np.clip((1 - parts[0].mean() + parts[1].mean()) / 2, 0.01, 0.99))
+
+
+@cache
+def axis_law(name: str, grid: Grid, epsilon: float, delta: float, users: int, share: float) -> ErrorLaw | None:
+    """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane; None without a plan."""
+    run = grid.axis(epsilon)
+    if name == LOCAL:
+        return local_law(run, users)
+    if name == CENTRAL:
+        return sgdl_error(1.0, run)
+    if name == "SGDL-Shuffle":
+        return sgdl_error(1.0, run)
+    spec = printed_spec(name, run, delta / 2, users, grid.squares)
+    return None if spec is None else spec_law(spec, users, grid.squares, share)
+
+
+@cache
+def released_axis_law(name: str, grid: Grid, epsilon: float, users: int, share: float) -> ErrorLaw | None:
+    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 with half of the printed t, SGDL n ε."""
+    run, delta = grid.axis(epsilon), printed.RELEASED_DELTA
+    if name == "SGDL-Shuffle":
+        return sgdl_error(1.0, min(run * users, 30.0))
+    if name == "Geo-Shuffle":
+        rate = printed.geo_parameter(1.1 * run, delta, users, printed.RELEASED_STEEPNESS)
+        return None if rate is None else sgdl_error(float(users), rate)
+    chance = printed.randomise(RELEASED_LOOSENESS * run, delta, users, grid.squares)
+    bits = users * grid.squares
+    return None if chance is None else bits_error(bits, round(bits * share), chance)
+
+
+def point(
+    series: str, kind: Kind, law: ErrorLaw | None, users: int, grid: Grid, *, manhattan: bool, **settings: Any
+) -> Row:
+    """The row of one law, in metres, with the quartiles."""
+    name = "Manhattan distance (m)" if manhattan else "Euclidean distance (m)"
+    settings |= {"squares": grid.squares, "radius": grid.radius}
+    if law is None:
+        return Row(series, kind, "n", users, name, math.nan, settings=settings)
+    return Row(series, kind, "n", users, name, *metres(law, users, grid.side, manhattan=manhattan), settings=settings)
+
+
+def certified_law(
+    name: str, grid: Grid, epsilon: float, delta: float, users: int, d_max: int, share: float
+) -> ErrorLaw | None:
+    """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2) and changes up to d_max squares."""
+    spec = calibrated(name, grid.axis(epsilon), delta / 2, users, d_max, grid.squares)
+    return None if spec is None else spec_law(spec, users, grid.squares, share)
+
+
+def guarantee(name: str, grid: Grid, epsilon: float, delta: float, users: int) -> tuple[Claim, list[Row]] | None:
+    """The ε of one axis, as the paper states it, against both sides of the truth; None without a plan."""
+    run = grid.axis(epsilon)
+    spec = printed_spec(name, run, delta / 2, users, grid.squares)
+    if spec is None:
+        return None
+    found = bounds(spec, users, delta / 2, grid.squares)
+    claim = judge(
+        f"ε of an axis, {name} as printed, n = {users}, ε = {epsilon:g}, d <= {grid.squares}",
+        run,
+        certified=found.certified,
+        attained=found.attained,
+        why={Verdict.FALSE: WHY[name], Verdict.OPEN: f"not proved: {WHY[name]}"},
+    )
+    settings = {"epsilon": epsilon, "delta": delta, "d_max": grid.squares}
+    settings |= {"squares": grid.squares, "radius": grid.radius}
+    rows = [
+        Row(f"ε of {name} as printed", kind, "n", users, "ε per square of an axis (nats)", value, settings=settings)
+        for kind, value in ((Kind.PRINTED, run), (Kind.CERTIFIED, found.certified), (Kind.ATTAINED, found.attained))
+    ]
+    return claim, rows
+
+
+def guarantees(grid: Grid, epsilon: float, delta: float, users: Iterable[int]) -> tuple[list[Claim], list[Row]]:
+    """The stated guarantees of all mechanisms at some numbers of users."""
+    pairs = [guarantee(name, grid, epsilon, delta, n) for name in NAMES for n in users]
+    found = [pair for pair in pairs if pair is not None]
+    return [claim for claim, _ in found], [row for _, rows in found for row in rows]
+
+
+def run_figure(work: Work) -> Found:
+    """One of figures 5 and 23 to 29."""
+    grid, epsilon, delta, manhattan = Grid(work["squares"], work["radius"]), work["epsilon"], work["delta"], work["manhattan"]
+    share, note = share_of_ones(work.data), addresses(work.data)[1]
+    rows: list[Row] = []
+    base = {"epsilon": epsilon, "delta": delta}
+    for name in (LOCAL, *NAMES):
+        rows += [
+            point(
+                f"{name} as printed", Kind.PRINTED, axis_law(name, grid, epsilon, delta, n, share), n, grid,
+                manhattan=manhattan, d_max=1, **base,
+            )
+            for n in work["users"]
+        ]  # fmt: skip
+    for name in NAMES:
+        rows += [
+            point(
+                f"{name} as released", Kind.PRINTED, released_axis_law(name, grid, epsilon, n, share), n, grid,
+                manhattan=manhattan, d_max=1, **base,
+            )
+            for n in work["users"]
+        ]  # fmt: skip
+    for name in NAMES:
+        for d_max in work["d_max"]:
+            reach = min(d_max, grid.squares)
+            rows += [
+                point(
+                    f"{name}, certified to d = {reach}", Kind.CERTIFIED,
+                    certified_law(name, grid, epsilon, delta, n, reach, share), n, grid,
+                    manhattan=manhattan, d_max=reach, **base,
+                )
+                for n in work["calibrated"]
+            ]  # fmt: skip
+    claims, more = guarantees(grid, epsilon, delta, work["judged"])
+    fewest = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
+    return Found((*rows, *more), tuple(claims), (note, f"by Theorem 3.1 RR-Shuffle needs {fewest} users here"))
+
+
+def draw_figure(found: Found) -> Figure:
+    """As printed, as released, and certified for changes by the whole grid."""
+    widest = sorted({int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series})  # type: ignore[call-overload]
+    chosen = sorted({widest[0], widest[-1]})
+    figure, axes = drawing.panels(
+        1, 1 + len(chosen), width=4.1 * (1 + len(chosen)), height=4.9, sharey=True, sharex=True
+    )
+    first = found.rows[0]
+    for panel in axes[0]:
+        panel.set_yscale("log")
+        panel.set_xlabel("users n")
+        drawing.line(panel, found, f"{LOCAL} as printed", label=LOCAL, color=COLOUR[LOCAL])
+    radius, squares = first.settings["radius"], first.settings["squares"]
+    axes[0, 0].set_ylabel(f"{first.y_name}, mean and quartiles")
+    axes[0, 0].set_title(f"As printed, ε = {first.settings['epsilon']:g} within {radius:g} m", fontsize=10.5)
+    for name in NAMES:
+        drawing.line(axes[0, 0], found, f"{name} as printed", label=name, color=COLOUR[name])
+        for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
+            drawing.line(
+                panel, found, f"{name}, certified to d = {d_max}", label=name, color=COLOUR[name], marker="."
+            )
+    for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
+        squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"
+        panel.set_title(f"Certified for that, moves up to {squares_moved}", fontsize=10.5)
+    drawing.legend_below(figure, columns=5)
+    return figure
+
+
+def run_table(work: Work) -> Found:
+    """Table 3, with the exact laws at the printed and the released parameters, and certified plans beside it."""
+    grid, delta = Grid(work["squares"], work["radius"]), work["delta"]
+    share, note = share_of_ones(work.data), addresses(work.data)[1]
+    rows: list[Row] = []
+    digits: list[Claim] = []
+    truths: list[Claim] = []
+    times = 0.0
+    for index, ((n, epsilon), cells) in enumerate(TABLE_3.items()):
+        base = {"epsilon": epsilon, "delta": delta}
+        least = least_distance(grid, epsilon, delta, n)
+        for name, cell in zip((LOCAL, *NAMES), cells, strict=True):
+            law = axis_law(name, grid, epsilon, delta, n, share)
+            settings = {**base, "d_max": 1, "squares": grid.squares, "radius": grid.radius}
+            rows.append(
+                Row(f"{name}, table 3", Kind.PUBLISHED, "n", n, "Euclidean distance (m)", float(cell), settings=settings)
+            )
+            rows.append(point(f"{name} as printed", Kind.PRINTED, law, n, grid, manhattan=False, d_max=1, **base))
+            digits.append(judge_distance(name, cell, law, n, epsilon, delta, grid, least))
+        central = axis_law(CENTRAL, grid, epsilon, delta, n, share)
+        rows.append(point(CENTRAL, Kind.EXACT, central, n, grid, manhattan=False, d_max=grid.squares, **base))
+        rows.append(
+            Row("least distance of any mechanism", Kind.EXACT, "n", n, "Euclidean distance (m)", least, settings=settings)
+        )
+        times = max(times, rows[-2].y / float(cells[-1]))
+        for name in NAMES:
+            law = released_axis_law(name, grid, epsilon, n, share)
+            rows.append(point(f"{name} as released", Kind.PRINTED, law, n, grid, manhattan=False, d_max=1, **base))
+        if index < work["calibrated"]:
+            for name in NAMES:
+                for d_max in work["d_max"]:
+                    law = certified_law(name, grid, epsilon, delta, n, d_max, share)
+                    series = f"{name}, certified to d = {d_max}"
+                    rows.append(point(series, Kind.CERTIFIED, law, n, grid, manhattan=False, d_max=d_max, **base))
+        claims, more = guarantees(grid, epsilon, delta, [n])
+        truths += claims
+        rows += more
+    released = [r.y for r in rows if r.series == "RR-Shuffle as released"]
+    notes = (
+        note,
+        f"table 3's SGDL-Shuffle is up to {times:,.0f} times below {CENTRAL} on each axis",
+        "RR-Shuffle as released, at 9/7 of ε and δ = 1e-3: " + ", ".join(f"{y:.0f}" for y in released[:3]) + " m in rows 1 to 3",
+    )
+    return Found(tuple(rows), (*digits, *truths), notes)
+
+
+def least_distance(grid: Grid, epsilon: float, delta: float, users: int) -> float:
+    """A lower bound on the mean Euclidean error in metres, at the worst centroid, of every mechanism with (ε, δ).
+
+    One coordinate of its output is (ε, δ) for changes along that axis, so that its mean absolute error is bounded by
+    `least_error`; and E‖(X, Y)‖ >= ‖(E|X|, E|Y|)‖ (Jensen).
+    """
+    axis = least_error(grid.per_square(epsilon), delta, users * grid.squares)
+    return math.sqrt(2) * axis * grid.side / users
+
+
+def judge_distance(
+    name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float, grid: Grid, least: float
+) -> Claim:
+    """A printed distance against the exact law at the printed parameters, and against the least there is."""
+    statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
+    value = float(cell)
+    if value * 1.5 < least:
+        return Claim(statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g} m", value)
+    if law is None:
+        wanted = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
+        return Claim(statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {wanted} users", value)
+    mean = metres(law, users, grid.side, manhattan=False)[0]
+    square = 2 * (law.root_mean_square() * grid.side / users) ** 2
+    spread = math.sqrt(max(0.0, square - mean**2) / 1000)
+    # One leading digit is printed mostly: half a unit of it.
+    slack = max(rounding(cell), 0.5 * 10 ** math.floor(math.log10(value))) + STANDARD_ERRORS * spread
+    verdict = Verdict.SOUND if abs(value - mean) <= slack else Verdict.NOT_REPRODUCED
+    return Claim(statement, verdict, f"the printed parameters give {mean:.3g} m", value)
+
+
+def draw_table(found: Found) -> Figure:
+    """A group of marks for each row of the table."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    figure, axes = drawing.panels(width=10.5, height=5.4)
+    panel, places = axes[0, 0], list(TABLE_3)
+    far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
+    marks: dict[str, dict[str, Any]] = {
+        ", table 3": {"marker": "X", "ms": 8, "label": "table 3 as printed"},
+        " as printed": {"marker": "o", "ms": 5, "mfc": "none", "label": "printed parameters, exact"},
+        " as released": {"marker": "^", "ms": 5, "mfc": "none", "label": "released parameters, exact"},
+        f", certified to d = {far}": {"marker": "_", "ms": 15, "mew": 3, "label": f"certified for moves up to {far}"},
+    }
+    for place, name in enumerate((LOCAL, *NAMES)):
+        for ending, style in marks.items():
+            kept = [r for r in found.rows if r.series == name + ending and r.y > 1e-6]
+            x = [places.index((int(r.x), float(r.settings["epsilon"]))) + (place - 1.5) * 0.2 for r in kept]  # type: ignore[arg-type]
+            panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **{**style, "label": "_"})
+    for index, r in enumerate(r for r in found.rows if r.series == "least distance of any mechanism"):
+        panel.hlines(r.y, index - 0.42, index + 0.42, color="#333333", lw=1.2, ls=":")
+    panel.set_yscale("log")
+    panel.set_xticks(range(len(places)), [f"n = {n}\nε = {e:g}" for n, e in places])
+    panel.set_ylabel("mean Euclidean error of the centroid (m)")
+    panel.set_title("Table 3's SGDL-Shuffle is closer than any mechanism with its guarantee can be", fontsize=11)
+    handles: list[Any] = [Patch(color=COLOUR[name], label=name) for name in (LOCAL, *NAMES)]
+    handles += [Line2D([], [], ls="", color="#333333", **style) for style in marks.values()]
+    handles.append(Line2D([], [], ls=":", color="#333333", label="least of any mechanism"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8.5)
+    return figure
+
+
+def run_map(work: Work) -> Found:
+    """Figure 22: how many addresses lie in each cell of a map."""
+    found, note = addresses(work.data)
+    cells = work["cells"]
+    counts, rows_, columns = np.histogram2d(found[:, 0], found[:, 1], bins=cells, range=BOX)
+    rows = [
+        Row(
+            "addresses", Kind.EXACT, "longitude", float((columns[j] + columns[j + 1]) / 2), "addresses in the cell",
+            float(counts[i, j]), settings={"latitude": float((rows_[i] + rows_[i + 1]) / 2)},
+        )
+        for i in range(cells)
+        for j in range(cells)
+        if counts[i, j] > 0
+    ]  # fmt: skip
+    empty = 1 - len(rows) / cells**2
+    return Found(tuple(rows), (Claim("figure 22", Verdict.DRAWING, "nothing is claimed"),), (note, f"{empty:.0%} of the cells are empty"))
+
+
+def draw_map(found: Found) -> Figure:
+    """Addresses by cell, on a logarithmic scale."""
+    from matplotlib.colors import LogNorm
+
+    figure, axes = drawing.panels(width=7.2, height=6.4)
+    panel = axes[0, 0]
+    x = np.array([float(r.x) for r in found.rows])
+    latitudes = np.array([float(r.settings["latitude"]) for r in found.rows])  # type: ignore[arg-type]
+    counts = np.array([r.y for r in found.rows])
+    points = panel.scatter(x, latitudes, c=counts, s=9, marker="s", cmap="viridis", norm=LogNorm(), lw=0)
+    figure.colorbar(points, ax=panel, label="addresses in the cell", shrink=0.85)
+    (south, north), (west, east) = SUBURBS
+    panel.plot([west, east, east, west, west], [south, south, north, north, south], color="#d55e00", lw=1.4)
+    panel.text(west, north, "left out of the dispersed data", color="#d55e00", fontsize=8.5, va="bottom")
+    panel.set_xlim(*BOX[1])
+    panel.set_ylim(*BOX[0])
+    panel.set_aspect(1 / math.cos(math.radians(30.5)))
+    panel.set_xlabel("longitude (degrees)")
+    panel.set_ylabel("latitude (degrees)")
+    panel.set_title(f"{int(counts.sum()):,} addresses in the paper's rectangle around Austin", fontsize=11)
+    return figure
+
+
+def figure(number: int, epsilon: float, **options: Any) -> Entry:
+    """The entry of one of the figures."""
+    changed = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
+    squares = changed.get("squares", 1000)
+    return Entry(
+        id=f"002-f{number}",
+        source=f"Athanasiou et al. 2025, figure {number}",
+        question=f"How far is the reported centroid from the true one by n, at ε = {epsilon:g}?",
+        parameters={
+            "epsilon": epsilon,
+            "delta": 1e-4,
+            "squares": squares,
+            "radius": 600.0,
+            "manhattan": False,
+            **changed,
+            "users": tuple(range(500, 4001, 500)),
+            "calibrated": (500, 1000, 2000, 4000),
+            "judged": (2000,),
+            "d_max": (1, 10, 100, squares),
+        },
+        quick={"users": (500, 2000, 4000), "calibrated": (1000,), "d_max": (1, 10)},
+        run=run_figure,
+        draw=draw_figure,
+        inferred=("calibrated", "judged", "d_max"),
+        data=("austin",),
+        **options,
+    )
+
+
+_FALSE: Final = frozenset({Verdict.FALSE})
+_MORE: Final = _FALSE | {Verdict.LOOSE, Verdict.OPEN}
+
+TABLE: Final = Entry(
+    id="002-t3",
+    source="Athanasiou et al. 2025, table 3",
+    question="How far is the reported centroid from the true one, at which guarantee?",
+    parameters={
+        "delta": 1e-4, "squares": 1000, "radius": 600.0, "calibrated": len(TABLE_3), "d_max": (1, 10, 100, 1000),
+    },
+    quick={"calibrated": 1, "d_max": (1, 10)},
+    run=run_table,
+    draw=draw_table,
+    seconds=60,
+    seconds_quick=4,
+    verdicts=_MORE | {Verdict.IMPOSSIBLE, Verdict.NOT_REPRODUCED, Verdict.SOUND},
+    data=("austin",),
+)  # fmt: skip
+
+FIGURES: Final = (
+    figure(5, 0.15, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(23, 0.1, verdicts=_MORE, seconds=30, seconds_quick=2, aliases=()),
+    figure(24, 0.2, squares=500, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(25, 0.3, squares=1500, radius=500.0, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(26, 0.2, radius=300.0, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(27, 0.1, manhattan=True, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(28, 0.2, manhattan=True, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(29, 0.15, verdicts=_MORE, seconds=30, seconds_quick=2),
+)
+
+MAP: Final = Entry(
+    id="002-f22",
+    source="Athanasiou et al. 2025, figure 22",
+    question="Where are the addresses?",
+    parameters={"cells": 100},
+    quick={"cells": 40},
+    run=run_map,
+    draw=draw_map,
+    seconds=1,
+    seconds_quick=1,
+    verdicts=frozenset({Verdict.DRAWING}),
+    inferred=("cells",),
+    data=("austin",),
+)
+
+ENTRIES: Final[tuple[Entry, ...]] = (TABLE, *FIGURES, MAP)
