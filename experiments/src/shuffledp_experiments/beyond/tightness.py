@@ -116,7 +116,7 @@ def _draw_n8(found: Found) -> Figure:
         from matplotlib.cm import ScalarMappable
 
         figure.colorbar(
-            ScalarMappable(norm, colours), ax=each, extend="max", location="left", fraction=0.35,
+            ScalarMappable(norm, colours), cax=each.inset_axes((0.1, 0.0, 0.08, 1.0)), extend="max",
             label="certified ε / attained ε (1: exact)",
         )  # fmt: skip
     figure.suptitle(f"How far apart the two sides of the truth are (δ = {DELTA:g}; orange: above {WIDE})")
@@ -214,8 +214,8 @@ def _draw_n9(found: Found) -> Figure:
     for each, users in zip(axes[0], sizes, strict=True):
         rows = [row for row in found.rows if row.settings["n"] == users]
         for index, name in enumerate(names):
-            width = {"ls": (0, (4, 3))} if name == "values attained" else {}
-            drawing.line(each, rows, name, **drawing.cycled(index), **width)
+            style = drawing.cycled(index) | ({"ls": (0, (4, 3))} if name == "values attained" else {})
+            drawing.line(each, rows, name, **style)
         each.set_title(f"n = {users:,}, k = {rows[0].settings['k']}")
         each.set_xlabel("local ε0 (nats)")
         logarithmic(each)
