@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from shuffledp_experiments.beyond.rounds import N7
+from shuffledp_experiments.beyond.statements import N1, N2
+from shuffledp_experiments.beyond.tightness import N8, N9
+from shuffledp_experiments.beyond.utility import N3, N4, N6, N12
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = ()
+ENTRIES: Final[tuple[Entry, ...]] = (N1, N2, N3, N4, N6, N7, N8, N9, N12)

@@ -1,0 +1,387 @@
+"""Utility at one true guarantee: error by ε (n3), error against messages and bytes (n4), and by symbols (n12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_experiments import drawing
+from shuffledp_experiments.beyond.common import DELTA, logarithmic
+from shuffledp_experiments.beyond.plans import (
+    HOPS,
+    Offer,
+    bits,
+    central_error,
+    krr,
+    most_likely,
+    offers,
+    split_and_mix,
+    traffic,
+)
+from shuffledp_experiments.data import load
+from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.central import gaussian_sigma
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+_ERROR: Final = "standard error of the mean / k"
+_TV: Final = "total variation distance"
+
+
+def _run_n3(work: Work) -> Found:
+    rows: list[Row] = []
+    for largest in work["k"]:
+        for users in work["n"]:
+            for epsilon in work["ε"]:
+                settings = {"quantity": "sum", "k": largest, "n": users}
+                rows += [
+                    Row(name, offer.kind, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
+                    for name, offer in offers(users, largest, epsilon).items()
+                ]
+    shares, note = _shares(work)
+    for users in work["n"]:
+        for epsilon in work["ε"]:
+            rows += _histogram_rows(work, shares, users, epsilon)
+    runs = work.runs or work["runs"]
+    return Found(
+        tuple(rows),
+        notes=(
+            note,
+            f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: mean of {runs} runs",
+            "split-and-mix is printed: its error is that of the central mechanism, its guarantee the papers'",
+            "INV is matrix inversion put onto the simplex by cutting and scaling; IBU the likeliest shares, to which "
+            "iterative Bayesian updates converge",
+        ),
+    )
+
+
+def _shares(work: Work) -> tuple[Floats, str]:
+    """Shares of a real column, or of a stand-in with as many symbols."""
+    if work.data is not None:
+        column = load(work.data, "adult")[:, 0].astype(np.int64)
+        return np.bincount(column - 1, minlength=16) / len(
+            column
+        ), f"histogram: education of Adult, {len(column):,} rows"
+    falling = 0.8 ** np.arange(16)
+    return (
+        falling / falling.sum(),
+        "stand-in: 16 symbols with shares that fall by a fifth each; give --data for Adult's",
+    )
+
+
+def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> list[Row]:
+    counts = np.floor(shares * users).astype(np.int64)
+    counts[0] += users - counts.sum()
+    truth, symbols, runs = counts / users, len(shares), work.runs or work["runs"]
+    generator = work.generator(users, epsilon)
+    noisy = krr_counts(counts, float(krr(users, symbols, epsilon).blanket), runs, generator)
+    blanket = float(krr(users, symbols, epsilon).blanket)
+    alone = float(epsilon0_to_blanket(epsilon, symbols))
+    locally = krr_counts(counts, alone, runs, generator)
+    flip = float(bits(users, epsilon).randomise) / 2
+    each = generator.binomial(counts, 1 - flip, (runs, symbols)) + generator.binomial(
+        users - counts, flip, (runs, symbols)
+    )
+    ratio = -math.expm1(-epsilon / 2)
+    added = generator.geometric(ratio, (runs, symbols)) - generator.geometric(ratio, (runs, symbols))
+    estimates = {
+        "local": inverted(locally, alone),
+        "k-RR, INV": inverted(noisy, blanket),
+        "k-RR, IBU": most_likely(noisy.astype(np.float64), blanket),
+        "rr-shuffle": projected((each / users - flip) / (1 - 2 * flip)),
+        "central": projected((counts + added) / users),
+    }
+    settings = {"quantity": "histogram", "k": symbols, "n": users}
+    rows = []
+    for name, found in estimates.items():
+        distances = np.abs(found - truth).sum(axis=1) / 2
+        low, high = np.quantile(distances, (0.05, 0.95))
+        rows.append(
+            Row(name, Kind.MEASURED, "ε", epsilon, _TV, float(distances.mean()), float(low), float(high), settings)
+        )
+    return rows
+
+
+def krr_counts(
+    counts: NDArray[np.int64], blanket: float, runs: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """How often each symbol is reported, in each of `runs` rounds: shape (runs, k)."""
+    symbols = len(counts)
+    truthful = generator.binomial(counts, 1 - blanket, (runs, symbols))
+    random = generator.multinomial(counts.sum() - truthful.sum(axis=1), np.full(symbols, 1 / symbols))
+    return np.asarray(truthful + random, dtype=np.int64)
+
+
+def inverted(counts: NDArray[np.int64], blanket: float) -> Floats:
+    """Shares by matrix inversion, put onto the simplex; shape (runs, k)."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return projected((shares - blanket / counts.shape[1]) / (1 - blanket))
+
+
+def projected(shares: Floats) -> Floats:
+    """Negative shares cut, the others scaled to add up to 1; even shares where nothing is left."""
+    cut = np.maximum(shares, 0.0)
+    total = cut.sum(axis=1, keepdims=True)
+    return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / shares.shape[1])
+
+
+def _draw_n3(found: Found) -> Figure:
+    groups = list(dict.fromkeys((row.settings["quantity"], row.settings["k"]) for row in found.rows))
+    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
+    names = list(dict.fromkeys(row.series for row in found.rows))
+    figure, axes = drawing.panels(
+        len(groups),
+        len(sizes),
+        width=max(8.6, 4.2 * len(sizes)),
+        height=2.9 * len(groups) + 0.8,
+        sharex=True,
+        sharey="row",
+    )
+    for row_of, (quantity, largest) in zip(axes, groups, strict=True):
+        for each, users in zip(row_of, sizes, strict=True):
+            rows = [
+                row for row in found.rows
+                if (row.settings["quantity"], row.settings["k"], row.settings["n"]) == (quantity, largest, users)
+            ]  # fmt: skip
+            for name in dict.fromkeys(row.series for row in rows):
+                drawing.line(each, rows, name, **_style(names, name))
+            each.set_title(f"{quantity}, k = {largest}, n = {users:,}", fontsize=10)
+            logarithmic(each)
+        row_of[0].set_ylabel(rows[0].y_name)
+    for each in axes[-1]:
+        each.set_xlabel("certified ε (nats)")
+    figure.suptitle(f"Error at one true guarantee (δ = {DELTA:g})")
+    drawing.legend_below(figure, columns=5)
+    return figure
+
+
+def _style(names: list[str], name: str) -> dict[str, Any]:
+    """One look for each mechanism; three that nearly coincide are told apart by their width."""
+    style = drawing.cycled(names.index(name))
+    special: dict[str, dict[str, Any]] = {
+        "central": {"color": "black", "marker": "_", "ms": 9, "lw": 1.2, "ls": "--"},
+        "sgdl-shuffle": {"lw": 5, "alpha": 0.35, "ms": 8},
+        "k-RR, INV": {"color": "#cc79a7", "marker": "D"},
+        "k-RR, IBU": {"color": "#8c6d31", "marker": "*", "ls": "--"},
+        "split-and-mix": {"color": drawing.COLOURS[Kind.PRINTED], "marker": "x", "ls": "", "ms": 7},
+        "local": {"color": drawing.QUIET},
+        "local, one bit": {"color": drawing.QUIET},
+    }
+    return style | special.get(name, {})
+
+
+N3: Final = Entry(
+    id="n3", source="new", question="Which mechanism errs least, where all keep the same true guarantee?",
+    parameters={"n": (1000, 10_000, 100_000), "k": (10, 100), "ε": (0.1, 0.3, 1.0, 2.0, 4.0), "runs": 200},
+    quick={"n": (10_000,), "k": (10,), "ε": (1.0,), "runs": 50},
+    run=_run_n3, draw=_draw_n3, data=("adult",), seconds=60, seconds_quick=2,
+)  # fmt: skip
+
+_LEFT: Final = "ε_L (nats)"
+
+
+def _run_n4(work: Work) -> Found:
+    rows: list[Row] = []
+    notes: list[str] = []
+    for largest in work["k"]:
+        for epsilon in work["ε"]:
+            found = offers(work["n"], largest, epsilon)
+            sent = {name: offer for name, offer in found.items() if offer.messages and offer.size}
+            settings = {"n": work["n"], "k": largest, "ε": epsilon}
+            for name, offer in sent.items():
+                rows += _offer_rows(name, offer, settings)
+            rows.append(Row("central", Kind.EXACT, "messages", 0, "error", found["central"].error, settings=settings))
+            front = " < ".join(_front(sent))
+            notes.append(f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}")
+    return Found(tuple(rows), notes=(*notes, "split-and-mix is printed: messages by the formula of Balle et al. 2020"))
+
+
+def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
+    numbers = {"error": offer.error, "bytes": float(offer.size), _LEFT: offer.corrupted}
+    return [
+        Row(f"{name}: {quantity}", offer.kind, "messages", offer.messages, quantity, value, settings=settings)
+        for quantity, value in numbers.items()
+    ]
+
+
+def _front(sent: dict[str, Offer]) -> list[str]:
+    """The mechanisms that no other beats in bytes and in error, fewest bytes first."""
+    best, front = math.inf, []
+    for name, offer in sorted(sent.items(), key=lambda item: (item[1].size, item[1].error)):
+        if offer.error < best:
+            best = offer.error
+            front.append(name)
+    return front
+
+
+def _draw_n4(found: Found) -> Figure:
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+
+    symbols = list(dict.fromkeys(row.settings["k"] for row in found.rows))
+    epsilons = list(dict.fromkeys(row.settings["ε"] for row in found.rows))
+    figure, axes = drawing.panels(
+        len(symbols), len(epsilons), width=4.3 * len(epsilons) + 1, height=3.3 * len(symbols) + 0.7
+    )
+    left = [row.y for row in found.rows if row.y_name == _LEFT]
+    norm, colours = LogNorm(min(left), max(left)), colormaps["viridis_r"]
+    names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows if row.series != "central"))
+    for row_of, largest in zip(axes, symbols, strict=True):
+        for each, epsilon in zip(row_of, epsilons, strict=True):
+            rows = [row for row in found.rows if row.settings["k"] == largest and row.settings["ε"] == epsilon]
+            for index, name in enumerate(names):
+                value = {row.y_name: row for row in rows if row.series.startswith(f"{name}:")}
+                point, error = value["bytes"], value["error"].y
+                each.plot(
+                    point.y, error, drawing.MARKERS[index], ms=10, color=colours(norm(value[_LEFT].y)),
+                    mec="black", mew=0.8, label=name,
+                )  # fmt: skip
+                each.annotate(f"{point.x:,}", (point.y, error), (8, 4), textcoords="offset points", fontsize=8)
+            central = next(row.y for row in rows if row.series == "central")
+            each.axhline(central, color="black", lw=1, ls="--", label="central, no messages")
+            each.set_title(f"ε = {epsilon:g}, k = {largest}", fontsize=10)
+            each.margins(x=0.15)
+            logarithmic(each)
+        row_of[0].set_ylabel("standard error of the sum")
+    for each in axes[-1]:
+        each.set_xlabel(f"bytes per user, {HOPS} nodes")
+    bar = figure.colorbar(
+        ScalarMappable(norm, colours), ax=axes, label="ε_L with every node corrupt (nats)", fraction=0.03
+    )
+    logarithmic(bar.ax, "y")
+    users = found.rows[0].settings["n"]
+    figure.suptitle(f"Error against traffic; beside each point its messages per user (n = {users:,}, δ = {DELTA:g})")
+    drawing.legend_below(figure, columns=6)
+    return figure
+
+
+N4: Final = Entry(
+    id="n4", source="new", question="What do a smaller error and a better ε_L cost in messages and bytes?",
+    parameters={"n": 10_000, "k": (10, 100), "ε": (0.1, 1.0, 4.0)},
+    quick={"n": 1000, "k": (10,), "ε": (1.0, 4.0)},
+    run=_run_n4, draw=_draw_n4, seconds=15, seconds_quick=2,
+)  # fmt: skip
+
+
+def _run_n12(work: Work) -> Found:
+    users, epsilon = work["n"], work["ε"]
+    flip = float(bits(users, epsilon).randomise) / 2
+    flat: dict[str, Callable[[int], float]] = {
+        "rr-shuffle for each bin": lambda _: math.sqrt(users * flip * (1 - flip)) / (1 - 2 * flip),
+        "Gaussian, central": lambda _: gaussian_sigma(math.sqrt(2), epsilon, DELTA),
+        "discrete Laplace, central": lambda _: central_error(epsilon / 2),
+        "k-RR": lambda symbols: _krr_error(users, symbols, epsilon),
+        "k-RR, no shuffler": lambda symbols: _error_of(users, symbols, float(epsilon0_to_blanket(epsilon, symbols))),
+    }
+    settings = {"n": users, "ε": epsilon}
+    rows = [
+        Row(name, Kind.EXACT, "k", symbols, "standard error of a count (users)", error(symbols), settings=settings)
+        for name, error in flat.items()
+        for symbols in work["k"]
+    ]
+    one = {row.x: row.y for row in rows if row.series == "k-RR"}
+    each = {row.x: row.y for row in rows if row.series == "rr-shuffle for each bin"}
+    better = [symbols for symbols in work["k"] if one[symbols] <= each[symbols]]
+    note = (
+        f"of the mechanisms that need no curator k-RR errs least at k = {better[0]} to {better[-1]}, with "
+        "one message in place of k"
+        if better
+        else "of those that need no curator rr-shuffle errs least everywhere, with k messages in place of one"
+    )
+    return Found(tuple(rows), notes=(note, f"certified at (ε, δ = {DELTA:g}); users spread evenly over the bins"))
+
+
+def _krr_error(users: int, symbols: int, epsilon: float) -> float:
+    return _error_of(users, symbols, float(krr(users, symbols, epsilon).blanket))
+
+
+def _error_of(users: int, symbols: int, blanket: float) -> float:
+    """Of one of k equally frequent counts, by inversion."""
+    q = blanket / symbols
+    p = 1 - blanket + q
+    held = users / symbols
+    return math.sqrt(held * p * (1 - p) + (users - held) * q * (1 - q)) / (1 - blanket)
+
+
+def _draw_n12(found: Found) -> Figure:
+    figure, axes = drawing.panels(width=8.6, height=5.2)
+    each = axes[0, 0]
+    for index, name in enumerate(dict.fromkeys(row.series for row in found.rows)):
+        drawing.line(each, found, name, **drawing.cycled(index))
+    settings = found.rows[0].settings
+    each.set_title(f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
+    each.set_xlabel("symbols k")
+    each.set_ylabel("standard error of a count (users)")
+    logarithmic(each)
+    drawing.legend_below(figure, columns=3)
+    return figure
+
+
+N12: Final = Entry(
+    id="n12", source="new", question="Which histogram errs least, by the number of its bins?",
+    parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)},
+    quick={"k": (2, 10, 100)},
+    run=_run_n12, draw=_draw_n12, seconds=5, seconds_quick=1,
+)  # fmt: skip
+
+
+def _run_n6(work: Work) -> Found:
+    rows: list[Row] = []
+    users, epsilon = work["n"], work["ε"]
+    settings = {"n": users, "ε": epsilon}
+    for largest in work["k"]:
+        for name, (kind, messages, size) in traffic(users, largest, epsilon).items():
+            rows += [
+                Row(f"{name}: {quantity}", kind, "k", largest, quantity, float(value), settings=settings)
+                for quantity, value in (("messages", messages), ("bytes", size))
+            ]
+    split = {row.x: row.y for row in rows if row.series == "split-and-mix: messages"}
+    unary = {row.x: row.y for row in rows if row.series == "rr-shuffle: messages"}
+    fewer = [largest for largest in work["k"] if split[largest] < unary[largest]]
+    words = f"from k = {fewer[0]} on" if fewer else "nowhere here"
+    notes = [
+        f"split-and-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
+        + ", ".join(
+            f"{split_and_mix(n, work['k'][-1], epsilon).messages} at n = {n:,}" for n in (10**3, 10**4, 10**5, 10**6)
+        ),
+        "all of the time goes into onions, so it follows the messages",
+    ]
+    return Found(tuple(rows), notes=tuple(notes))
+
+
+def _draw_n6(found: Found) -> Figure:
+    figure, axes = drawing.panels(1, 2, width=11, height=4.8)
+    names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows))
+    for each, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
+        for name in names:
+            style = drawing.cycled(names.index(name))
+            if name == "split-and-mix":
+                style |= {"color": drawing.COLOURS[Kind.PRINTED]}
+            drawing.line(each, found, f"{name}: {quantity}", label=name, **style)
+        each.set_xlabel("largest value k")
+        each.set_ylabel(f"{quantity} per user")
+        logarithmic(each)
+    settings = found.rows[0].settings
+    figure.suptitle(
+        f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, "
+        f"n = {settings['n']:,} (split-and-mix: printed)"
+    )
+    drawing.legend_below(figure)
+    return figure
+
+
+N6: Final = Entry(
+    id="n6", source="new", question="From which k on do summands modulo q beat bits?",
+    parameters={"n": 10_000, "ε": 1.0, "k": (1, 3, 10, 30, 100, 300, 1000)},
+    quick={"k": (1, 10, 100)},
+    run=_run_n6, draw=_draw_n6, seconds=10, seconds_quick=2,
+)  # fmt: skip
