@@ -70,6 +70,9 @@ def histogram_of(counts: Counts, users: Present, q: float, slope: float) -> Esti
     errors = np.sqrt(np.maximum(plug_in * variance_p + (n - plug_in) * variance_q, 0)) / slope
     lows = _score_end(observed - 0.5, n, slope, q, (variance_p, variance_q), -1)
     highs = _score_end(observed + 0.5, n, slope, q, (variance_p, variance_q), 1)
+    # What is expected of nobody, or of all, is no contradiction to less, or more: there the root is on the other side.
+    lows = np.where(observed - 0.5 <= n * q, 0.0, lows)
+    highs = np.where(observed + 0.5 >= n * p, float(n), highs)
     return Estimate(
         quantity="histogram",
         values=tuple(values.tolist()),
@@ -120,8 +123,8 @@ def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise:
 
     The variance of the ones, Σ r_i (1 - r_i), depends on the values through their random rounding: it is largest where
     all are equal to their mean, and so taken there. Of all laws of `ones` with this mean that of equal values, a
-    binomial law, is the widest (Hoeffding 1956), so that its interval (score, with continuity correction) covers for any
-    values.
+    binomial law, has the widest tails (Hoeffding 1956), so that an interval for it (score, with continuity correction)
+    is one for any values.
 
     Args:
         ones: how many bits are 1.

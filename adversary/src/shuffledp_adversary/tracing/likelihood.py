@@ -80,7 +80,7 @@ def _(spec: HadamardHistogram, answers: NDArray[np.int64]) -> Floats:
     """Log of γ/K, and of 2(1 - γ)/K more where the index lies in the half of the value."""
     inside = np.bitwise_count(answers[:, None] & np.arange(1, spec.symbols + 1)) % 2 == 0
     other = float(spec.blanket / spec.alphabet)
-    return np.where(inside, np.log(other + float(2 * (1 - spec.blanket) / spec.alphabet)), np.log(other))
+    return np.log(np.where(inside, other + float(2 * (1 - spec.blanket) / spec.alphabet), other))
 
 
 @log_likelihood.register

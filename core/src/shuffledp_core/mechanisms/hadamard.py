@@ -25,9 +25,9 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
     """An index of the Hadamard matrix of order K, the least power of two above k (Acharya, Sun, Zhang 2019).
 
     Entry (i, j) of the matrix is 1 where i and j have an even number of ones in common, else -1 (Sylvester). With
-    probability `blanket` (γ) the index is uniform over all K, otherwise over the K/2 in the half of the user's symbol x,
-    those at which row x + 1 is 1. So it lies in that half with probability p = 1 - γ/2, in the half of any other symbol
-    with q = 1/2, and no two users send the same index more than (2 - γ)/γ times as likely as each other.
+    probability `blanket` (γ) the index is uniform over all K, otherwise over the K/2 in the half of the user's symbol
+    x, those at which row x + 1 is 1. So it lies in that half with probability p = 1 - γ/2, in the half of any other
+    symbol with q = 1/2, and no two users send the same index more than (2 - γ)/γ times as likely as each other.
     """
 
     kind: ClassVar[str] = "hadamard-histogram"

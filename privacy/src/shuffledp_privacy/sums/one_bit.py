@@ -80,7 +80,7 @@ class OneBitRound:
         return Fraction(distance, self.max_value)
 
     def pure(self, distance: int) -> float:
-        """Total ε of one report for a change by d at δ = 0, ln(1 + (d/k)(e^ε0 - 1)), rounded up; pure(d)/d falls."""
+        """ln(1 + (d/k)(e^ε0 - 1)), total ε of one report for a change by d at δ = 0, rounded up; falls per unit."""
         return subsampled_epsilon(self.law.epsilon0, self.rate(distance)) if self.law.epsilon0 > 0 else 0.0
 
     def local(self) -> float:
