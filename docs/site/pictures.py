@@ -40,7 +40,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 def three_models() -> str:
     """The error of a count at ε = 1, δ = 1e-6 against the number of users, in the three models of trust."""
-    local = [_asked("certify", "one-bit-mean", "--epsilon0=1", "--max-value=1", f"--users={n}") for n in CROWDS]
+    local = [_asked("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}") for n in CROWDS]
     shuffle = [_asked("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}") for n in CROWDS]
     discrete_laplace = math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1))
     with mpl.rc_context(_STYLE):

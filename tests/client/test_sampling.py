@@ -10,17 +10,21 @@ from fractions import Fraction
 from typing import TypeVar
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import hadamard
 from scipy.stats import chi2
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
     GeoShuffle,
+    HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
 )
@@ -44,6 +48,8 @@ standard deviations), so each test is below 1e-10 and the dozen of this file tog
 
 SMALL_SPECS: dict[str, Mechanism] = {
     "krr-histogram": KRRHistogram(symbols=5, blanket=Fraction(1, 3)),
+    "hadamard-histogram": HadamardHistogram(symbols=5, blanket=Fraction(1, 3)),
+    "one-bit-mean": OneBitShuffle(max_value=6, randomise=Fraction(2, 5)),
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
     "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
     "sgdl-shuffle": SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
@@ -98,6 +104,16 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols
         return {symbol: other + (1 - float(spec.blanket)) * (symbol == value) for symbol in range(spec.symbols)}
+    if isinstance(spec, HadamardHistogram):
+        rows = hadamard(spec.alphabet)
+        half = np.flatnonzero(rows[value + 1] == 1).tolist()
+        other = float(spec.blanket) / spec.alphabet
+        return {
+            index: other + (1 - float(spec.blanket)) / len(half) * (index in half) for index in range(spec.alphabet)
+        }
+    if isinstance(spec, OneBitShuffle):
+        one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
+        return {0: 1 - one, 1: one}
     if isinstance(spec, RRShuffle):
         flip = spec.randomise / 2
         return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))
@@ -202,6 +218,40 @@ def test_a_geometric_share_is_exact() -> None:
         smallest=Fraction(1, 10**5),
         undecided=0.02,
     )
+
+
+def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
+    """The chances of every answer, from the definitions, exactly."""
+    if isinstance(spec, OneBitShuffle):
+        one = spec.randomise / 2 + (1 - spec.randomise) * Fraction(value, spec.max_value)
+        return {0: 1 - one, 1: one}
+    assert isinstance(spec, KRRHistogram | HadamardHistogram)
+    own = {value}
+    if isinstance(spec, HadamardHistogram):
+        own = set(np.flatnonzero(hadamard(spec.alphabet)[value + 1] == 1).tolist())
+    free, kept = spec.blanket / spec.alphabet, (1 - spec.blanket) / len(own)
+    return {answer: free + kept * (answer in own) for answer in range(spec.alphabet)}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(KRRHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 5)),
+        *(HadamardHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 3, 4, 7, 8)),
+        *(OneBitShuffle(max_value=largest, randomise=Fraction(3, 7)) for largest in (1, 2, 7)),
+        OneBitShuffle(max_value=3, randomise=Fraction(1)),
+        HadamardHistogram(symbols=3, blanket=Fraction(1)),
+    ],
+    ids=str,
+)
+def test_one_message_has_exactly_the_certified_law(spec: Mechanism) -> None:
+    """All random choices, exhausted: every chance equals the certified one as a rational."""
+    for value in range(spec.domain):
+        law, cut = exhausted(lambda integers, value=value: randomise(spec, value, integers), Fraction(0))  # type: ignore[misc]
+        assert cut == 0
+        wanted = _one_message_law(spec, value)
+        assert {answer: law.get(answer, Fraction(0)) for answer in wanted} == wanted
+        assert sum(law.values()) == 1
 
 
 # Chi-square on real randomness.

@@ -16,7 +16,16 @@ from scipy.stats import binom, nbinom
 from shuffledp_core import noise
 from shuffledp_core.errors import CountMismatchError, UsageError
 from shuffledp_core.estimation import estimate
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 
 NEGLIGIBLE = 1e-12
 
@@ -48,6 +57,8 @@ def expectation_and_coverage(
 def test_every_mechanism_has_an_estimator() -> None:
     examples: dict[str, Mechanism] = {
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
+        "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
+        "one-bit-mean": OneBitShuffle(max_value=3, randomise=Fraction(1, 2)),
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),
         "geo-shuffle": GeoShuffle(max_value=3, epsilon_geo=Fraction(1), padding=5),
         "sgdl-shuffle": SGDLShuffle(max_value=3, noise_epsilon=Fraction(1), shares=2, padding=5),
@@ -268,7 +279,13 @@ def test_intervals_stay_within_what_is_possible() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [KRRHistogram(symbols=3, blanket=Fraction(1)), RRShuffle(max_value=1, randomise=Fraction(1))]
+    "spec",
+    [
+        KRRHistogram(symbols=3, blanket=Fraction(1)),
+        HadamardHistogram(symbols=3, blanket=Fraction(1)),
+        OneBitShuffle(max_value=3, randomise=Fraction(1)),
+        RRShuffle(max_value=1, randomise=Fraction(1)),
+    ],
 )
 def test_a_mechanism_of_pure_noise_is_refused(spec: Mechanism) -> None:
     with pytest.raises(UsageError, match="pure noise"):

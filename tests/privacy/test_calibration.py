@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import epsilon_bounds, standard_error
 from shuffledp_privacy.calibration import calibrate as calibration
@@ -37,7 +46,14 @@ def demo(kind: str) -> Mechanism:
 
 
 def parameter(spec: Mechanism) -> Fraction:
-    names = {KRRHistogram: "blanket", RRShuffle: "randomise", GeoShuffle: "epsilon_geo", SGDLShuffle: "noise_epsilon"}
+    names: dict[type[Mechanism], str] = {
+        KRRHistogram: "blanket",
+        HadamardHistogram: "blanket",
+        OneBitShuffle: "randomise",
+        RRShuffle: "randomise",
+        GeoShuffle: "epsilon_geo",
+        SGDLShuffle: "noise_epsilon",
+    }
     value = getattr(spec, names[type(spec)])
     assert isinstance(value, Fraction)
     return value
@@ -45,9 +61,9 @@ def parameter(spec: Mechanism) -> Fraction:
 
 def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
     match spec:
-        case KRRHistogram():
+        case KRRHistogram() | HadamardHistogram():
             return structs.replace(spec, blanket=spec.blanket * (1 - share))
-        case RRShuffle():
+        case RRShuffle() | OneBitShuffle():
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))

@@ -9,13 +9,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.tabulated import TABLES, Tabulated
 
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
+    HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
+    OneBitShuffle(max_value=8, randomise=Fraction(1, 3)),
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),
     GeoShuffle(max_value=8, epsilon_geo=Fraction(1, 2), padding=40),
     SGDLShuffle(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, padding=150),

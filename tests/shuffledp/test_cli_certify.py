@@ -380,7 +380,7 @@ def test_a_certificate_starts_without_what_it_does_not_need() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [f"{LOCAL} --max-distance 3", "one-bit-mean --users 9 --max-value 1 --epsilon0 1 --nodes 2"]
+    "line", [f"{LOCAL} --max-distance 3", "one-bit-local --users 9 --max-value 1 --epsilon0 1 --nodes 2"]
 )
 def test_an_option_that_makes_no_sense_for_a_mechanism_is_not_there(shell: Shell, line: str) -> None:
     code, _, err = shell.run(f"certify {line}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shuffledp import cli, progress
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
 TARGET = "--users 1000 --epsilon 1 --delta 1e-6"
@@ -44,7 +44,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return Shell(monkeypatch, capsys)
 
 
-@pytest.mark.parametrize("mechanism", ["krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"])
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
 def test_a_calibrated_mechanism_keeps_its_target_without_waste(shell: Shell, mechanism: str) -> None:
     answer = shell.json(f"calibrate {mechanism} {TARGET} --max-value 6")
     assert answer["mechanism"] == mechanism
@@ -100,7 +100,7 @@ def test_bad_targets_are_refused_with_the_value_and_what_is_allowed(shell: Shell
 
 def test_advice_lists_every_mechanism_that_fits(shell: Shell) -> None:
     rows = shell.json(f"advise {TARGET} --max-value 6")
-    assert {row["mechanism"] for row in rows} == {"krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"}
+    assert {row["mechanism"] for row in rows} == set(MECHANISMS)
     for row in rows:
         assert row["epsilon"]["attained"] <= row["epsilon"]["certified"] <= 1.0
         assert row["corrupted"]["epsilon"] > 0
@@ -109,7 +109,7 @@ def test_advice_lists_every_mechanism_that_fits(shell: Shell) -> None:
 
 def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
     few = shell.json(f"advise {TARGET} --max-value 6 --max-messages 6")
-    assert {row["mechanism"] for row in few} == {"krr-histogram", "rr-shuffle"}
+    assert {row["mechanism"] for row in few} == {"krr-histogram", "hadamard-histogram", "one-bit-mean", "rr-shuffle"}
     code, _, err = shell.run(f"advise {TARGET} --max-value 6 --max-messages 1 --max-error 0.001")
     assert code == 3
     assert "no mechanism fits" in err

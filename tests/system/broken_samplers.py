@@ -2,7 +2,15 @@
 
 import msgspec
 
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 
@@ -18,8 +26,14 @@ def noise_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
 
 def blanket_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
     """The true value is kept half as often as it should be replaced."""
-    assert isinstance(spec, KRRHistogram)
+    assert isinstance(spec, KRRHistogram | HadamardHistogram)
     return randomise(msgspec.structs.replace(spec, blanket=spec.blanket / 2), value, integers)
+
+
+def coin_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+    """The bit is a fair coin half as often as it should be."""
+    assert isinstance(spec, OneBitShuffle)
+    return randomise(msgspec.structs.replace(spec, randomise=spec.randomise / 2), value, integers)
 
 
 def coin_not_flipped(spec: Mechanism, value: int, integers: RandomIntegers) -> int:

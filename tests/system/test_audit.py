@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from broken_samplers import blanket_halved, coin_not_flipped, noise_halved
+from broken_samplers import blanket_halved, coin_halved, coin_not_flipped, noise_halved
 
 from shuffledp import cli
 from shuffledp.commands import questions
+from shuffledp.commands.asking import ask
 from shuffledp.commands.options import Scenario, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit import command
@@ -37,6 +38,14 @@ TRIALS = 20_000
 def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 1e-2) -> Question:
     spec, _ = questions.krr_histogram(symbols, epsilon0)
     return questions.question(spec, Scenario(users, delta))
+
+
+def hadamard(users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2) -> Question:
+    return ask("hadamard-histogram", Scenario(users, delta), symbols=symbols, blanket=decimal(blanket))
+
+
+def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Question:
+    return ask("one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p))
 
 
 def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
@@ -63,6 +72,10 @@ QUESTIONS: dict[str, Question] = {
     "krr, three symbols": krr(),
     "krr, two symbols": krr(users=5, symbols=2, epsilon0=2.0),
     "krr, ten symbols": krr(users=4, symbols=10, epsilon0=3.0, delta=1e-3),
+    "hadamard, three symbols": hadamard(),
+    "hadamard, six symbols": hadamard(users=4, symbols=6, delta=1e-3),
+    "one bit": one_bit(),
+    "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
     "rr": bits(),
     "rr, per unit": bits(users=4, largest=2, p="0.8", **METRIC),
     "rr, one bit": bits(users=10, largest=1, p="0.3", delta=1e-3),
@@ -113,11 +126,13 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
     ("asked", "sampler"),
     [
         (krr(), blanket_halved),
+        (hadamard(), blanket_halved),
+        (one_bit(), coin_halved),
         (bits(), coin_not_flipped),
         (geo(users=2, largest=4, epsilon="1"), noise_halved),
         (shares(), noise_halved),
     ],
-    ids=["krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"],
+    ids=["krr-histogram", "hadamard-histogram", "one-bit-mean", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"],
 )
 @pytest.mark.parametrize("local", [False, True], ids=["shuffled", "local"])
 def test_a_broken_sampler_is_found(

@@ -12,10 +12,20 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from scipy.linalg import hadamard
 
 from shuffledp_adversary.attacks.trace import local_claim, local_epsilon
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    Answers,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 
 CERTAIN = 1 - 1e-9
 
@@ -23,11 +33,13 @@ KRR = KRRHistogram(symbols=4, blanket=Fraction(1, 3))
 RR = RRShuffle(max_value=4, randomise=Fraction(2, 5))
 GEO = GeoShuffle(max_value=3, epsilon_geo=Fraction(3, 4), padding=2)
 SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=4)
-SPECS: list[Mechanism] = [KRR, RR, GEO, SGDL]
+HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
+ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
+SPECS: list[Mechanism] = [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL]
 
 
 def answers_of(spec: Mechanism) -> int:
-    return spec.symbols if isinstance(spec, KRRHistogram) else spec.messages_per_user + 1
+    return spec.alphabet if spec.answers is Answers.HISTOGRAM else spec.messages_per_user + 1
 
 
 def table(spec: Mechanism) -> list[list[float]]:
@@ -68,6 +80,20 @@ def test_randomised_response_is_the_sum_over_all_flips() -> None:
 def test_k_ary_randomised_response_keeps_the_symbol_or_draws_any() -> None:
     same, other = float(Fraction(2, 3) + Fraction(1, 12)), float(Fraction(1, 12))
     assert table(KRR) == [[pytest.approx(same if a == x else other) for x in range(4)] for a in range(4)]
+
+
+def test_a_hadamard_index_is_in_the_half_of_its_row_or_anywhere() -> None:
+    outside = Fraction(1, 3) / 8
+    inside = outside + Fraction(2, 3) / 4
+    rows = hadamard(8)
+    wanted = [[float(inside if rows[x + 1, y] == 1 else outside) for x in range(4)] for y in range(8)]
+    assert np.array(table(HADAMARD)) == pytest.approx(np.array(wanted))
+
+
+def test_one_bit_is_the_value_s_share_or_a_coin() -> None:
+    ones = [Fraction(1, 5) + Fraction(3, 5) * Fraction(x, 4) for x in range(5)]
+    wanted = [[float(1 - one) for one in ones], [float(one) for one in ones]]
+    assert np.array(table(ONE_BIT)) == pytest.approx(np.array(wanted))
 
 
 def test_discrete_laplace_noise_is_shifted_and_clamped() -> None:

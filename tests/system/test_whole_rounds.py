@@ -11,7 +11,13 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_sim.system.processes import LocalSystem
 
-TAIL_ERRORS = {"krr-histogram": 9.0, "rr-shuffle": 7.0, "geo-shuffle": 8.0}
+TAIL_ERRORS = {
+    "krr-histogram": 9.0,
+    "hadamard-histogram": 9.0,
+    "one-bit-mean": 7.0,
+    "rr-shuffle": 7.0,
+    "geo-shuffle": 8.0,
+}
 """Standard errors beyond which an estimate falls with probability below 1e-9 (per test, union over bins): binomial
 and near-normal tails."""
 

@@ -70,6 +70,9 @@ def histogram_of(counts: Counts, users: Present, q: float, slope: float) -> Esti
     errors = np.sqrt(np.maximum(plug_in * variance_p + (n - plug_in) * variance_q, 0)) / slope
     lows = _score_end(observed - 0.5, n, slope, q, (variance_p, variance_q), -1)
     highs = _score_end(observed + 0.5, n, slope, q, (variance_p, variance_q), 1)
+    # What is expected of nobody, or of all, is no contradiction to less, or more: there the root is on the other side.
+    lows = np.where(observed - 0.5 <= n * q, 0.0, lows)
+    highs = np.where(observed + 0.5 >= n * p, float(n), highs)
     return Estimate(
         quantity="histogram",
         values=tuple(values.tolist()),
@@ -113,6 +116,48 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     chance, slope = float(flip), float(1 - 2 * flip)
     deviation = math.sqrt(bits * chance * (1 - chance))
     return _sum(float(value), deviation / slope, (Z * deviation + 0.5) / slope, users, max_value)
+
+
+def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise: Fraction) -> Estimate:
+    """A sum from one bit a user, 1 with probability p/2 + (1 - p) x/k: k (ones - n p/2)/(1 - p).
+
+    The variance of the ones, Σ r_i (1 - r_i), depends on the values through their random rounding: it is largest where
+    all are equal to their mean, and so taken there. Of all laws of `ones` with this mean that of equal values, a
+    binomial law, has the widest tails (Hoeffding 1956), so that an interval for it (score, with continuity correction)
+    is one for any values.
+
+    Args:
+        ones: how many bits are 1.
+        users: n, rounded down to whole reports.
+        max_value: k.
+        randomise: p, below 1.
+    """
+    n, slope = int(users), float((1 - randomise) / max_value)
+    value = (Fraction(ones) - n * randomise / 2) / (1 - randomise) * max_value
+    # A share outside of these has no values.
+    fewest, most = float(randomise / 2), float(1 - randomise / 2)
+    share = min(max(ones / n, fewest), most)
+    low, high = (min(max(_score_share(ones, n, side), fewest), most) for side in (-1, 1))
+    largest, error = float(n * max_value), math.sqrt(n * share * (1 - share)) / slope
+    return Estimate(
+        quantity="sum",
+        values=(float(value),),
+        standard_errors=(error,),
+        lows=(max((low - fewest) / slope * n, 0.0),),
+        highs=(min((high - fewest) / slope * n, largest),),
+        mean=float(value) / n,
+        mean_standard_error=error / n,
+    )
+
+
+def _score_share(ones: int, users: int, side: int) -> float:
+    """The root r, on one side, of (|ones - n r| - 1/2)² = z² n r (1 - r); 0 or 1 where there is none."""
+    moved = ones + side * 0.5
+    if not 0 < moved < users:
+        return float(side > 0)
+    square = Z**2
+    spread = Z * math.sqrt(square / 4 + moved * (users - moved) / users)
+    return (moved + square / 2 + side * spread) / (users + square)
 
 
 def sum_with_noise(

@@ -24,11 +24,13 @@ GROUP: Final = "shuffledp.analyses"
 
 _OURS: Final = (
     "histogram.krr",
+    "histogram.hadamard",
     "local.clones",
     "local.matrix",
     "sums.rr",
     "sums.geo",
     "sums.sgdl",
+    "sums.one_bit",
     "local.lecture",
     "local.rappor",
 )

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from shuffledp.verification import Checked, verify
     from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
-    from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+    from shuffledp_core.mechanisms import (
+        GeoShuffle,
+        HadamardHistogram,
+        KRRHistogram,
+        OneBitShuffle,
+        RRShuffle,
+        SGDLShuffle,
+    )
     from shuffledp_core.privacy import Adjacency
     from shuffledp_privacy.bounds import Setting
     from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
@@ -45,10 +52,12 @@ __all__ = [
     "GeoShuffle",
     "Grid",
     "Guarantee",
+    "HadamardHistogram",
     "HadamardResponse",
     "KRRHistogram",
     "LocalMatrix",
     "LocationPlan",
+    "OneBitShuffle",
     "Plan",
     "RRShuffle",
     "SGDLShuffle",
@@ -83,7 +92,14 @@ _HOMES: Final = {
     "shuffledp.verification": ("Checked", "verify"),
     "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
-    "shuffledp_core.mechanisms": ("GeoShuffle", "KRRHistogram", "RRShuffle", "SGDLShuffle"),
+    "shuffledp_core.mechanisms": (
+        "GeoShuffle",
+        "HadamardHistogram",
+        "KRRHistogram",
+        "OneBitShuffle",
+        "RRShuffle",
+        "SGDLShuffle",
+    ),
     "shuffledp_core.privacy": ("Adjacency",),
     "shuffledp_privacy.bounds": ("Setting",),
     "shuffledp_privacy.local.encodings": ("HadamardResponse", "SubsetSelection", "UnaryEncoding"),

@@ -29,7 +29,7 @@ LOCAL_KINDS: Final[dict[type, str]] = {
     UnaryEncoding: "unary-encoding",
     SubsetSelection: "subset-selection",
     HadamardResponse: "hadamard-response",
-    OneBitMean: "one-bit-mean",
+    OneBitMean: "one-bit-local",
     LaplaceMean: "laplace-mean",
 }
 """Names of the specs that have none of their own."""

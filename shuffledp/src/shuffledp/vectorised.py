@@ -12,7 +12,15 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 
@@ -40,6 +48,22 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
 def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> Integers:
     blanket = generator.random(values.shape) < float(spec.blanket)
     return np.where(blanket, generator.integers(spec.symbols, size=values.shape), values)
+
+
+@randomise_all.register
+def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator) -> Integers:
+    """Any index, turned at one bit of the row's number where it has to lie in the half of the value and does not."""
+    blanket = generator.random(values.shape) < float(spec.blanket)
+    index, row = generator.integers(spec.alphabet, size=values.shape), values + 1
+    outside = np.bitwise_count(index & row) % 2 == 1
+    return np.where(outside & ~blanket, index ^ (row & -row), index)
+
+
+@randomise_all.register
+def _(spec: OneBitShuffle, values: Integers, generator: np.random.Generator) -> Integers:
+    coin = generator.random(values.shape) < float(spec.randomise)
+    rounded = generator.integers(spec.max_value, size=values.shape) < values
+    return np.where(coin, generator.integers(2, size=values.shape), rounded).astype(np.int64)
 
 
 @randomise_all.register

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism, PaddedSpec, RRShuffle
+from shuffledp_core.mechanisms import (
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    PaddedSpec,
+    RRShuffle,
+)
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.sums.sgdl import share_law
 
@@ -66,6 +73,23 @@ def _(spec: KRRHistogram, answers: NDArray[np.int64]) -> Floats:
     table = np.full((len(answers), spec.symbols), np.log(other))
     table[np.arange(len(answers)), answers] = np.log(other + float(1 - spec.blanket))
     return table
+
+
+@log_likelihood.register
+def _(spec: HadamardHistogram, answers: NDArray[np.int64]) -> Floats:
+    """Log of γ/K, and of 2(1 - γ)/K more where the index lies in the half of the value."""
+    inside = np.bitwise_count(answers[:, None] & np.arange(1, spec.symbols + 1)) % 2 == 0
+    other = float(spec.blanket / spec.alphabet)
+    return np.log(np.where(inside, other + float(2 * (1 - spec.blanket) / spec.alphabet), other))
+
+
+@log_likelihood.register
+def _(spec: OneBitShuffle, answers: NDArray[np.int64]) -> Floats:
+    """Log of p/2 + (1 - p) x/k for a 1, and of what is left for a 0."""
+    flip, share = float(spec.randomise / 2), np.arange(spec.domain) / spec.max_value
+    ones = flip + float(1 - spec.randomise) * share
+    zeros = flip + float(1 - spec.randomise) * (1 - share)
+    return np.log(np.where(answers[:, None] == 1, ones, zeros))
 
 
 @log_likelihood.register

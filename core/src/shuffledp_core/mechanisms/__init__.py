@@ -18,7 +18,9 @@ from shuffledp_core.mechanisms.base import (
     UnarySpec,
 )
 from shuffledp_core.mechanisms.geo import GeoShuffle
+from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
 
@@ -31,9 +33,11 @@ __all__ = [
     "MECHANISMS",
     "Answers",
     "GeoShuffle",
+    "HadamardHistogram",
     "HistogramSpec",
     "KRRHistogram",
     "Mechanism",
+    "OneBitShuffle",
     "PaddedSpec",
     "RRShuffle",
     "SGDLShuffle",

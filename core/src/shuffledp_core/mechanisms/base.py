@@ -285,6 +285,15 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         return sum_with_noise(total, users, self.max_value, shape, float(self.noise_rate), float(users) * self.bias)
 
 
+def tally(answers: NDArray[np.int64], alphabet: int) -> NDArray[np.int64]:
+    """Counts of each symbol, shape (rounds, alphabet), where an answer, shape (rounds, users), is its one symbol."""
+    import numpy as np
+
+    rounds = len(answers)
+    cells = answers + alphabet * np.arange(rounds)[:, np.newaxis]
+    return np.bincount(cells.ravel(), minlength=rounds * alphabet).reshape(rounds, alphabet).astype(np.int64)
+
+
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:
     """Raises `ValueError` unless the parameter is a whole number from `low` to `high`."""
     # To Python True is an integer; in a signed document it would stand as `true`, not as 1.

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, Union
 from shuffledp_core.installed import offered
 from shuffledp_core.mechanisms.base import Spec
 from shuffledp_core.mechanisms.geo import GeoShuffle
+from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
 
@@ -42,7 +44,7 @@ def _with_installed(ours: Iterable[type[Spec]], points: Iterable[EntryPoint]) ->
 
 
 MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
-    (KRRHistogram, RRShuffle, GeoShuffle, SGDLShuffle), offered(GROUP)
+    (KRRHistogram, HadamardHistogram, OneBitShuffle, RRShuffle, GeoShuffle, SGDLShuffle), offered(GROUP)
 )
 """Every spec by its name on command lines and on the wire: ours first, then others, by their entry points' names."""
 

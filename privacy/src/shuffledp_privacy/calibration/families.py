@@ -15,8 +15,10 @@ from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
     MECHANISMS,
     GeoShuffle,
+    HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
 )
@@ -106,6 +108,32 @@ def _krr(target: Target) -> Family:
     safest = float(epsilon0_to_blanket(local, target.bins))
     guess = 2 * target.bins * (_deviations(target) / target.epsilon) ** 2 / target.honest
     return Family(lambda g: KRRHistogram(symbols=target.bins, blanket=min(g, Fraction(1))), guess, safest, rising=True)
+
+
+def _hadamard(target: Target) -> Family:
+    # Half of all indices hide a symbol's half, so that the blanket need not grow with the symbols.
+    safest = 2 / (1 + math.exp(target.epsilon / target.rounds)) * (1 + 1e-4)
+    guess = 2 * (_deviations(target) / target.epsilon) ** 2 / target.honest
+    return Family(
+        lambda g: HadamardHistogram(symbols=target.bins, blanket=min(g, Fraction(1))),
+        guess,
+        min(1.0, safest),
+        rising=True,
+    )
+
+
+def _one_bit(target: Target) -> Family:
+    metric = target.adjacency is Adjacency.METRIC
+    # One report alone: ln(1 + 2 (1-p) d/(p k)) for a change by d, the largest per unit at d = 1 (S18).
+    alone = (1 if metric else target.reach) / target.largest
+    growth = math.expm1(min(target.epsilon / target.rounds, 50.0)) * (1 - 1e-4)
+    need = _deviations(target) / target.epsilon / target.largest * (1 if metric else target.reach)
+    return Family(
+        lambda p: OneBitShuffle(max_value=target.largest, randomise=min(p, Fraction(1))),
+        2 * need**2 / target.honest,
+        min(1.0, 2 * alone / (growth + 2 * alone)),
+        rising=True,
+    )
 
 
 def _rr(target: Target) -> Family:
@@ -204,6 +232,8 @@ def _sgdl(target: Target) -> Family:
 
 FAMILIES: dict[str, Callable[[Target], Family]] = {
     KRRHistogram.kind: _krr,
+    HadamardHistogram.kind: _hadamard,
+    OneBitShuffle.kind: _one_bit,
     RRShuffle.kind: _rr,
     GeoShuffle.kind: _geo,
     SGDLShuffle.kind: _sgdl,

@@ -9,7 +9,7 @@ from functools import singledispatch
 import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, PaddedSpec, RRShuffle
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, OneBitShuffle, PaddedSpec, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
@@ -18,7 +18,7 @@ from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
 from shuffledp_privacy.rounds.subsampling import Curve
-from shuffledp_privacy.sums import geo, rr
+from shuffledp_privacy.sums import geo, one_bit, rr
 from shuffledp_privacy.sums.common import probes
 
 AIM = 1 - 4e-6
@@ -149,6 +149,17 @@ def _(spec: RRShuffle, target: Target) -> float:
     pairs = BitPair(zeros, item.bits - steps - zeros, steps, item.flip)
     goal = target.epsilon * AIM / (1 + rr.SLACK) * (steps if item.metric else np.ones_like(steps))
     found = float(np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max())
+    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+
+
+@excess.register
+def _(spec: OneBitShuffle, target: Target) -> float:
+    """From the datasets whose others all hold 0, or all k; the certificate looks at all of them, once."""
+    if target.rounds > 1:
+        return excess.dispatch(object)(spec, target)
+    item = one_bit.one_bit_round(spec, target.setting)
+    goal = target.epsilon * AIM / (1 + rr.SLACK)
+    found = max(item.quick(d, goal * item.units(d)) for d in item.tried())
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 

@@ -70,7 +70,8 @@ LARGEST_EPSILON0 = 100.0
 Curve = Callable[[float], float]
 
 
-def _certified(law: Law, honest: int) -> tuple[Curve, str]:
+def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
+    """Certified δ as a function of ε >= 0, never below the truth for any dataset, and what it rests on."""
     if not _amplified(law, honest):
         return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
     if not _tabulated(law):
@@ -91,7 +92,8 @@ def _certified(law: Law, honest: int) -> tuple[Curve, str]:
     return (lambda epsilon: _capped(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))), words
 
 
-def _attained(law: Law, honest: int) -> Curve:
+def attained_delta(law: Law, honest: int) -> Curve:
+    """Attained δ as a function of ε in [0, ε0), never above the truth of some dataset."""
     if not _amplified(law, honest):
         return lambda epsilon: down(_local(law, epsilon)) if honest == 1 else 0.0
     if not _tabulated(law):
@@ -153,8 +155,8 @@ def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
     if not epsilon >= 0.0:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
     law = law_of(spec)
-    certified, words = _certified(law, setting.honest)
-    attained = 0.0 if epsilon >= law.epsilon0 else _attained(law, setting.honest)(epsilon)
+    certified, words = certified_delta(law, setting.honest)
+    attained = 0.0 if epsilon >= law.epsilon0 else attained_delta(law, setting.honest)(epsilon)
     curve = _printed(law, setting)
     published = None if curve is None or epsilon <= 0.0 else curve(epsilon)
     return Bounds(certified(epsilon), attained, published, _basis(words, published))
@@ -163,9 +165,9 @@ def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
 @epsilon_bounds.register
 def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
     law = law_of(spec)
-    curve, words = _certified(law, setting.honest)
+    curve, words = certified_delta(law, setting.honest)
     certified = certified_epsilon(curve, delta, law.epsilon0)
-    attained = attained_epsilon(_attained(law, setting.honest), delta, law.epsilon0)
+    attained = attained_epsilon(attained_delta(law, setting.honest), delta, law.epsilon0)
     printed = _printed(law, setting)
     published = None
     if printed is not None:

@@ -21,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
     Bounds,
@@ -87,6 +94,8 @@ def grows_with_distance(spec: object) -> bool:
 
 
 @grows_with_distance.register(KRRHistogram)
+@grows_with_distance.register(HadamardHistogram)
+@grows_with_distance.register(OneBitShuffle)
 @grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)

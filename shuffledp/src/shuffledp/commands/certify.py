@@ -75,16 +75,16 @@ def local(
     respond.respond(questions.question(questions.local(epsilon0, matrix), scenario), shown, other)
 
 
-@certify_app.command("one-bit-mean")
+@certify_app.command("one-bit-local")
 @spread
-def one_bit_mean(
+def one_bit_local(
     *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
 ) -> None:
     """One bit per user for a mean, in the local model (max-value 1: binary randomised response)."""
     from shuffledp.commands import questions, respond
 
     respond.respond(
-        questions.question(questions.one_bit_mean(epsilon0, max_value), scenario), Presentation(output, None)
+        questions.question(questions.one_bit_local(epsilon0, max_value), scenario), Presentation(output, None)
     )
 
 

@@ -103,7 +103,7 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
         raise UsageError(f"{matrix}: {error}") from error
 
 
-def one_bit_mean(epsilon0: float, max_value: int) -> OneBitMean:
+def one_bit_local(epsilon0: float, max_value: int) -> OneBitMean:
     """The spec, checked."""
     check_finite("epsilon0", epsilon0)
     return OneBitMean(epsilon0, max_value)

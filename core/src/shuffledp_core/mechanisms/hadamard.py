@@ -1,0 +1,103 @@
+"""Hadamard response (Acharya, Sun, Zhang 2019), shuffled. Notation: docs/accounting.md, γ, k and K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import bernoulli
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.estimates import Counts
+
+MOST_SYMBOLS = 2**20 - 1
+"""Most symbols: a table of counts has an entry for each of up to twice as many indices."""
+
+
+class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-histogram"):
+    """An index of the Hadamard matrix of order K, the least power of two above k (Acharya, Sun, Zhang 2019).
+
+    Entry (i, j) of the matrix is 1 where i and j have an even number of ones in common, else -1 (Sylvester). With
+    probability `blanket` (γ) the index is uniform over all K, otherwise over the K/2 in the half of the user's symbol
+    x, those at which row x + 1 is 1. So it lies in that half with probability p = 1 - γ/2, in the half of any other
+    symbol with q = 1/2, and no two users send the same index more than (2 - γ)/γ times as likely as each other.
+    """
+
+    kind: ClassVar[str] = "hadamard-histogram"
+    summary: ClassVar[str] = "Hadamard response, shuffled: a histogram over many symbols from one message per user."
+    blanket: Annotated[Fraction, "γ, the chance that the index does not depend on the value."]
+
+    def __post_init__(self) -> None:
+        check_whole("symbols", self.symbols, 2, MOST_SYMBOLS)
+        check_rational("blanket", self.blanket, Fraction(1))
+
+    @property
+    def alphabet(self) -> int:
+        """K, the least power of two above k: row 0 tells nothing and belongs to no symbol."""
+        return 1 << self.symbols.bit_length()
+
+    @property
+    def messages_per_user(self) -> int:
+        """One index a user."""
+        return 1
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """An index: any with probability γ, else one of the symbol's half."""
+        if bernoulli(self.blanket, integers):
+            return integers.below(self.alphabet)
+        # All bits but one are free; that one, a bit of the row's number, makes the number of common ones even.
+        row = value + 1
+        place = (row & -row).bit_length() - 1
+        free = integers.below(self.alphabet // 2)
+        index = free >> place << (place + 1) | free & ((1 << place) - 1)
+        return index | ((index & row).bit_count() & 1) << place
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The answer itself."""
+        if not 0 <= answer < self.alphabet:
+            raise ValueError(f"an index must be from 0 to {self.alphabet - 1}")
+        return [answer]
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of the indices, shape (rounds, alphabet)."""
+        return tally(answers, self.alphabet)
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` where γ = 1."""
+        refuse_pure_noise("blanket", self.blanket)
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of them."""
+        inside = in_halves(counts)[1 : self.symbols + 1]
+        return histogram_of(inside, users, 0.5, float((1 - self.blanket) / 2))
+
+
+def in_halves(counts: Counts) -> NDArray[np.int64]:
+    """How many indices lie where each row of the Hadamard matrix is 1, from the counts of the indices.
+
+    By the fast Walsh-Hadamard transform, K log2 K additions of whole numbers: row i times the counts is the number
+    inside its half less the number outside.
+
+    Args:
+        counts: how many reports name each index, shape (K,), K a power of two.
+
+    Returns:
+        Shape (K,), a number for each row; row 0 has all reports.
+    """
+    import numpy as np
+
+    signed = np.asarray(counts, dtype=np.int64)
+    # The matrix is a power of [[1, 1], [1, -1]]: one axis of two for each bit of the index.
+    axes = signed.size.bit_length() - 1
+    signed = signed.reshape((2,) * axes)
+    for axis in range(axes):
+        first, second = np.moveaxis(signed, axis, 0)
+        signed = np.stack((first + second, first - second), axis=axis)
+    return (signed.reshape(-1) + int(np.sum(counts))) // 2

@@ -1,0 +1,49 @@
+"""The one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled. Notation: docs/accounting.md, p, k and q = p/2."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from shuffledp_core.estimates import Estimate, Present, sum_of_one_bit_reports
+from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import bernoulli
+
+if TYPE_CHECKING:
+    from shuffledp_core.estimates import Counts
+
+
+class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
+    """One bit a user, whatever the range of the values (Ding, Kulkarni, Yekhanin 2017).
+
+    With probability `randomise` (p) the bit is a fair coin, otherwise it is 1 with probability x/k, k = max_value. So a
+    1 has the chance q + (1 - p) x/k, q = p/2: the value is rounded at random to 0 or k, and that bit is randomised.
+    """
+
+    kind: ClassVar[str] = "one-bit-mean"
+    summary: ClassVar[str] = "Means from one randomised bit per user, shuffled (Ding, Kulkarni, Yekhanin 2017)."
+    randomise: Annotated[Fraction, "p, the chance that the bit is a fair coin."]
+
+    def __post_init__(self) -> None:
+        check_whole("max_value", self.max_value, 1)
+        check_rational("randomise", self.randomise, Fraction(1))
+
+    @property
+    def messages_per_user(self) -> int:
+        """One bit."""
+        return 1
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """A fair coin with probability p, else 1 with probability x/k."""
+        if bernoulli(self.randomise, integers):
+            return integers.below(2)
+        return int(integers.below(self.max_value) < value)
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` where p = 1."""
+        refuse_pure_noise("randomise", self.randomise)
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """The sum k (ones - n q)/(1 - p), unbiased for all values."""
+        return sum_of_one_bit_reports(int(counts[1]), users, self.max_value, self.randomise)

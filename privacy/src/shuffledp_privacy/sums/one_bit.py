@@ -1,0 +1,249 @@
+"""Bounds for the one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled: binary randomised response, diluted.
+
+A value x of {0..k} is rounded at random to a bit that is 1 with probability x/k, and that bit is sent by binary
+randomised response. A change by d reaches the bit with probability d/k at most, and at a worst dataset exactly so:
+
+    δ_d(E) = (d/k) δ_2RR(ln(1 + (e^E - 1) k/d)),
+
+δ_2RR being what k = 2 of the k-RR histogram has (docs/accounting.md, S18 and K6), from both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram, OneBitShuffle
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
+from shuffledp_privacy.histogram.blanket import Law, law_of
+from shuffledp_privacy.histogram.krr import attained_delta, certified_delta
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.tails import Floats, down
+from shuffledp_privacy.rounds.subsampling import ROUNDING, reflected, subsampled_curve, subsampled_epsilon
+from shuffledp_privacy.sums.common import (
+    check_delta,
+    check_epsilon,
+    chord,
+    distances,
+    is_metric,
+    probes,
+)
+
+NODES = 257
+"""Points at which the curve of binary randomised response is computed for a search over distances."""
+
+MOST_DISTANCES = 20_000
+"""Distances up to which each is looked at by itself; beyond, intervals that lose less than a thousandth."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneBitRound:
+    """Parameters of a round for the analysis.
+
+    Attributes:
+        binary: the randomised response of the rounded bit.
+        honest: h.
+        max_value: k.
+        d_max: largest distance.
+        metric: whether ε counts per unit of distance.
+    """
+
+    binary: KRRHistogram
+    honest: int
+    max_value: int
+    d_max: int
+    metric: bool
+
+    @property
+    def law(self) -> Law:
+        """Chances of the randomised response in floats."""
+        return law_of(self.binary)
+
+    def rate(self, distance: int) -> Fraction:
+        """d/k, the chance that a change by d reaches the bit."""
+        return Fraction(distance, self.max_value)
+
+    def pure(self, distance: int) -> float:
+        """ln(1 + (d/k)(e^ε0 - 1)), total ε of one report for a change by d at δ = 0, rounded up; falls per unit."""
+        return subsampled_epsilon(self.law.epsilon0, self.rate(distance)) if self.law.epsilon0 > 0 else 0.0
+
+    def local(self) -> float:
+        """ε at δ = 0, whatever the others do, as the adjacency counts it."""
+        return self.pure(1) if self.metric else self.pure(self.d_max)
+
+    def inner(self, distance: int, epsilon: float) -> float:
+        """ln(1 + (e^E - 1) k/d): at which ε the randomised response is asked."""
+        return math.log1p(math.expm1(min(epsilon, 700.0)) / float(self.rate(distance)))
+
+    def units(self, distance: int) -> int:
+        """Factor that makes ε total."""
+        return distance if self.metric else 1
+
+    # Certified.
+
+    def certified(self, distance: int, epsilon: float) -> float:
+        """δ at total ε = E for a change by d, never below the truth."""
+        if epsilon >= self.pure(distance):
+            return 0.0
+        upper, _ = certified_delta(self.law, self.honest)
+        found = upper(self.inner(distance, epsilon) * (1 - ROUNDING))
+        return min(1.0, float(self.rate(distance)) * found * (1 + ROUNDING))
+
+    def delta(self, epsilon: float) -> float:
+        """Certified δ at ε as the adjacency counts it."""
+        if epsilon >= self.local():
+            return 0.0
+        largest = self.certified(self.d_max, epsilon * self.units(self.d_max) * (1 - ROUNDING))
+        if not self.metric or self.d_max == 1:
+            return largest
+        lows, highs = _intervals(self.d_max - 1)
+        with np.errstate(over="ignore"):
+            asked = np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)) * (1 - ROUNDING)
+        # δ rises with d and falls with ε: the farthest change at the smallest total covers an interval.
+        asked = np.minimum(asked, self.law.epsilon0)
+        places = np.unique(np.geomspace(1, len(asked), NODES).round().astype(np.int64)) - 1
+        nodes = np.unique(asked[places])
+        found = chord(nodes, self._curve(nodes), asked) * highs / self.max_value
+        return min(1.0, max(largest, float(found.max()) * (1 + ROUNDING)))
+
+    def epsilon(self, delta: float) -> float:
+        """Certified ε at δ as the adjacency counts it."""
+        if delta == 0.0 or self.law.epsilon0 == 0.0:
+            return self.local()
+        units = self.units(self.d_max)
+        found = certified_epsilon(partial(self.certified, self.d_max), delta, self.pure(self.d_max)) / units
+        if self.metric and self.d_max > 1:
+            found = max(found, self._nearer(delta))
+        return min(found * (1 + ROUNDING), self.local())
+
+    def _nearer(self, delta: float) -> float:
+        """Certified ε per unit for all changes by less than d_max.
+
+        E(d) = ln(1 + (d/k)(e^e - 1)), e the ε at which the randomised response has δ k/d. On an interval a..b of
+        distances E(d)/d is at most E(b)/a.
+        """
+        upper, _ = certified_delta(self.law, self.honest)
+        # What is asked for has a larger δ than the target, hence a smaller ε.
+        top = certified_epsilon(upper, delta, self.law.epsilon0)
+        if top == 0.0:
+            return 0.0
+        nodes = np.linspace(0.0, top, NODES)
+        values = self._curve(nodes)
+        values[-1] = min(values[-1], delta)
+        lows, highs = _intervals(self.d_max - 1)
+        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ k/d is sound.
+        grown = np.interp(delta * (self.max_value / highs) * (1 - ROUNDING), values[::-1], np.expm1(nodes)[::-1])
+        totals = np.log1p(grown * highs / self.max_value)
+        return float((totals / lows).max())
+
+    def _curve(self, nodes: Floats) -> Floats:
+        """Certified δ of the randomised response at rising ε >= 0."""
+        return np.minimum.accumulate(certified_curve(self.binary, Setting(self.honest, self.honest), 1, nodes))
+
+    # Attained.
+
+    def attained(self, distance: int, epsilon: float) -> float:
+        """δ at total ε = E of a dataset with a change by d from 0, never above the truth."""
+        asked = self.inner(distance, epsilon) * (1 + ROUNDING)
+        if asked >= self.law.epsilon0:
+            return 0.0
+        return down(float(self.rate(distance)) * attained_delta(self.law, self.honest)(asked))
+
+    def attained_epsilon(self, distance: int, delta: float) -> float:
+        """Total ε that a change by d from 0 is known to cost at δ."""
+        return attained_epsilon(partial(self.attained, distance), delta, self.pure(distance))
+
+    def quick(self, distance: int, epsilon: float) -> float:
+        """About δ at total ε: of the two datasets whose others all hold 0, or all k."""
+        asked = self.inner(distance, epsilon)
+        if asked >= self.law.epsilon0:
+            return 0.0
+        window = one_symbol_window(self.law, self.honest)
+        return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, asked)
+
+    def tried(self) -> list[int]:
+        """Distances at which datasets are tried."""
+        return probes(self.d_max) if self.metric else [self.d_max]
+
+
+def _intervals(last: int) -> tuple[Floats, Floats]:
+    """First and last distance of each interval of a cover of 1..last."""
+    if last <= MOST_DISTANCES:
+        lows = np.arange(1.0, last + 1)
+    else:
+        lows = np.unique(np.geomspace(1, last, MOST_DISTANCES).round())
+    return lows, np.append(lows[1:] - 1, float(last))
+
+
+def one_bit_round(spec: OneBitShuffle, setting: Setting) -> OneBitRound:
+    """Parameters of a round for the analysis."""
+    binary = KRRHistogram(symbols=2, blanket=spec.randomise)
+    return OneBitRound(binary, setting.honest, spec.max_value, distances(spec.max_value, setting), is_metric(setting))
+
+
+def _basis(item: OneBitRound) -> tuple[str, ...]:
+    _, words = certified_delta(item.law, item.honest)
+    return ("S18: a change by d reaches the bit with chance d/k; exact", f"its randomised response: {words}")
+
+
+@delta_bounds.register
+def _(spec: OneBitShuffle, setting: Setting, epsilon: float) -> Bounds:
+    check_epsilon(epsilon)
+    item = one_bit_round(spec, setting)
+    certified = item.delta(epsilon)
+    attained = max(item.attained(d, epsilon * item.units(d)) for d in item.tried())
+    return Bounds(certified, min(attained, certified), None, _basis(item))
+
+
+@epsilon_bounds.register
+def _(spec: OneBitShuffle, setting: Setting, delta: float) -> Bounds:
+    check_delta(delta)
+    item = one_bit_round(spec, setting)
+    certified = item.epsilon(delta)
+    if delta == 0.0 or certified == 0.0:
+        return Bounds(certified, 0.0, None, _basis(item))
+    attained = max(item.attained_epsilon(d, delta) / item.units(d) for d in item.tried())
+    return Bounds(certified, min(attained, certified), None, _basis(item))
+
+
+@corrupted_bounds.register
+def _(spec: OneBitShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    basis = "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is at d = 1"
+    return CorruptedBounds(one_bit_round(spec, setting).local(), 0.0, (basis,))
+
+
+@standard_error.register
+def _(spec: OneBitShuffle, users: int) -> float:
+    """Standard error of the sum where all hold the value in the middle, the worst: about k √n/(2(1 - p))."""
+    if spec.randomise == 1:
+        return math.inf
+    share = float(spec.randomise / 2 + (1 - spec.randomise) * Fraction(spec.max_value // 2, spec.max_value))
+    return spec.max_value * math.sqrt(users * share * (1 - share)) / float(1 - spec.randomise)
+
+
+@certified_curve.register
+def _(spec: OneBitShuffle, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The curve of the randomised response, diluted; of both orders (S18), so that C2 gives negative ε."""
+    if not 1 <= distance <= spec.max_value:
+        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
+    item = one_bit_round(spec, setting)
+    sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
+    curve = subsampled_curve(partial(certified_curve, item.binary, setting, 1), item.rate(distance))
+    upper = np.where(sizes >= item.pure(distance), 0.0, curve(np.minimum(sizes, 700.0)))
+    return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
