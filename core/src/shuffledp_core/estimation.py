@@ -11,14 +11,15 @@ possible, hence outside its interval: `projection.project` repairs histograms fo
 Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that count / messages per
 user, not always whole. A report that is lost whole then never was. One that lost d of its m messages, whichever, counts
 for the share 1 - d/m of its value on average over which; what a user can do to a sum by spoiling some of its own
-messages, it could do by sending others, for its share of a sum stays within -c .. k + c.
+messages, it could do by sending others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs
+every message (`Spec.bears_losses`) has none after a loss, however small.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from shuffledp_core.errors import CountMismatchError
+from shuffledp_core.errors import CountMismatchError, LostMessagesError
 from shuffledp_core.estimates import COVERAGE, Counts, Estimate, Present
 from shuffledp_core.mechanisms import Mechanism
 
@@ -30,18 +31,24 @@ def estimate(spec: Mechanism, counts: Counts, users: int, lost: int = 0) -> Esti
 
     Args:
         spec: the mechanism that every client ran.
-        counts: messages per symbol, of length `spec.alphabet`.
+        counts: the board's, of length `spec.cells`: messages per symbol, unless the mechanism keeps less.
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
 
     Raises:
         CountMismatchError: the counts are not those of so many users, or nothing is left to count.
-        UsageError: the mechanism sends only noise.
+        LostMessagesError: some are lost, and the mechanism's answer needs them all.
+        UsageError: the mechanism sends only noise, or cannot count so many users.
     """
     check_informative(spec)
-    if len(counts) != spec.alphabet or min(counts) < 0:
-        raise ValueError(f"expected {spec.alphabet} counts, none negative")
-    total = int(sum(int(count) for count in counts))
+    if len(counts) != spec.cells or min(counts) < 0:
+        raise ValueError(f"expected {spec.cells} counts, none negative")
+    if lost and not spec.bears_losses:
+        raise LostMessagesError(
+            f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up to a random number. "
+            "Run the round again; where messages are often lost, choose a mechanism that bears it"
+        )
+    total = spec.messages_of(counts)
     # After the shuffle nobody can tell which report is short or long: a wrong count would silently bias the rest.
     if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
         raise CountMismatchError(

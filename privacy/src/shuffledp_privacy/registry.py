@@ -29,6 +29,7 @@ _OURS: Final = (
     "sums.rr",
     "sums.geo",
     "sums.sgdl",
+    "sums.split",
     "local.lecture",
     "local.rappor",
 )

@@ -6,6 +6,7 @@ laws that `shuffledp_core.randomisers` samples, computed in floating point; a te
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import singledispatch
 from typing import Final
 
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism, PaddedSpec, RRShuffle
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism, PaddedSpec, RRShuffle, SplitMix
+from shuffledp_privacy.primitives.table import NoiseTable
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.sums.sgdl import share_law
 
@@ -87,14 +89,28 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
     One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
     """
-    law = share_law(spec.noise_rate, spec.noise_shares)
-    if law is None:
-        raise UsageError(
-            f"the noise at epsilon {spec.noise_rate} is too wide, or too narrow, to be tabulated for guessing"
-        )
+    law = _tabulated(spec.noise_rate, spec.noise_shares)
     shifted = np.arange(spec.domain, dtype=np.float64) + spec.padding
     last = spec.messages_per_user
     table = law.mass(answers[:, None] - shifted).low
     table[answers == 0] = law.at_least(shifted).low
     table[answers == last] = law.at_least(last - shifted).low
     return table
+
+
+@log_likelihood.register
+def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
+    """The noise that leads from x to the answer modulo q, and those that wrap around q once, either way."""
+    law = _tabulated(spec.noise_epsilon, spec.shares)
+    noise = (answers[:, None] - np.arange(spec.domain)) % spec.modulus
+    near = [law.mass(np.asarray(noise + turn * spec.modulus, dtype=np.float64)).low for turn in (-1, 0, 1)]
+    return np.asarray(np.logaddexp.reduce(near), dtype=np.float64)
+
+
+def _tabulated(noise_epsilon: Fraction, shares: int) -> NoiseTable:
+    law = share_law(noise_epsilon, shares)
+    if law is None:
+        raise UsageError(
+            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated for guessing"
+        )
+    return law

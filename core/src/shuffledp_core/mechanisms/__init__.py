@@ -15,12 +15,14 @@ from shuffledp_core.mechanisms.base import (
     HistogramSpec,
     PaddedSpec,
     Spec,
+    SumSpec,
     UnarySpec,
 )
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
+from shuffledp_core.mechanisms.split import SplitMix
 
 if TYPE_CHECKING:
     from shuffledp_core.mechanisms.installed import MECHANISMS, Mechanism
@@ -38,6 +40,8 @@ __all__ = [
     "RRShuffle",
     "SGDLShuffle",
     "Spec",
+    "SplitMix",
+    "SumSpec",
     "UnarySpec",
 ]
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
     Bounds,
@@ -90,6 +90,7 @@ def grows_with_distance(spec: object) -> bool:
 @grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)
+@grows_with_distance.register(SplitMix)
 def _(spec: object) -> bool:  # noqa: ARG001
     return True
 
