@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import epsilon_bounds, standard_error
 from shuffledp_privacy.calibration import calibrate as calibration
@@ -37,7 +37,13 @@ def demo(kind: str) -> Mechanism:
 
 
 def parameter(spec: Mechanism) -> Fraction:
-    names = {KRRHistogram: "blanket", RRShuffle: "randomise", GeoShuffle: "epsilon_geo", SGDLShuffle: "noise_epsilon"}
+    names = {
+        KRRHistogram: "blanket",
+        RRShuffle: "randomise",
+        GeoShuffle: "epsilon_geo",
+        SGDLShuffle: "noise_epsilon",
+        SplitMix: "noise_epsilon",
+    }
     value = getattr(spec, names[type(spec)])
     assert isinstance(value, Fraction)
     return value
@@ -51,7 +57,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
-        case SGDLShuffle():
+        case SGDLShuffle() | SplitMix():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
     raise AssertionError(f"say here how {spec.kind} gets less noise")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.tabulated import TABLES, Tabulated
@@ -19,6 +19,7 @@ SPECS: list[Mechanism] = [
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),
     GeoShuffle(max_value=8, epsilon_geo=Fraction(1, 2), padding=40),
     SGDLShuffle(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, padding=150),
+    SplitMix(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, modulus=2048, pieces=16),
 ]
 SETTING = Setting(80, 60)
 

@@ -6,6 +6,7 @@ laws that `shuffledp_core.randomisers` samples, computed in floating point; a te
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import singledispatch
 from typing import Final
@@ -100,11 +101,15 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
-    """The noise that leads from x to the answer modulo q, and those that wrap around q once, either way."""
+    """The noises that lead from x to the answer modulo q, with and without wrapping around, but for 1e-17 of them."""
     law = _tabulated(spec.noise_epsilon, spec.shares)
-    noise = (answers[:, None] - np.arange(spec.domain)) % spec.modulus
-    near = [law.mass(np.asarray(noise + turn * spec.modulus, dtype=np.float64)).low for turn in (-1, 0, 1)]
-    return np.asarray(np.logaddexp.reduce(near), dtype=np.float64)
+    noise = np.asarray((answers[:, None] - np.arange(spec.domain)) % spec.modulus, dtype=np.float64)
+    turns = 1 + math.ceil(40 / (float(spec.noise_epsilon) * spec.modulus))
+    found = law.mass(noise).low
+    for turn in range(1, turns + 1):
+        for way in (-turn, turn):
+            found = np.logaddexp(found, law.mass(noise + way * spec.modulus).low)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _tabulated(noise_epsilon: Fraction, shares: int) -> NoiseTable:
