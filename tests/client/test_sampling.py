@@ -27,6 +27,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
@@ -53,6 +54,7 @@ SMALL_SPECS: dict[str, Mechanism] = {
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
     "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
     "sgdl-shuffle": SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
+    "split-mix": SplitMix(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, modulus=11, pieces=3),
 }
 
 T = TypeVar("T")
@@ -117,9 +119,13 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
     if isinstance(spec, RRShuffle):
         flip = spec.randomise / 2
         return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))
+    law: defaultdict[int, float] = defaultdict(float)
+    if isinstance(spec, SplitMix):
+        for size, chance in sgdl_law(spec.noise_epsilon, spec.shares).items():
+            law[(value + size) % spec.modulus] += chance
+        return law
     assert isinstance(spec, GeoShuffle | SGDLShuffle)
     noise = laplace_law(spec.epsilon_geo) if isinstance(spec, GeoShuffle) else sgdl_law(spec.noise_epsilon, spec.shares)
-    law: defaultdict[int, float] = defaultdict(float)
     for size, chance in noise.items():
         law[min(max(value + size + spec.padding, 0), spec.max_value + 2 * spec.padding)] += chance
     return law

@@ -25,6 +25,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 
 NEGLIGIBLE = 1e-12
@@ -62,11 +63,12 @@ def test_every_mechanism_has_an_estimator() -> None:
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),
         "geo-shuffle": GeoShuffle(max_value=3, epsilon_geo=Fraction(1), padding=5),
         "sgdl-shuffle": SGDLShuffle(max_value=3, noise_epsilon=Fraction(1), shares=2, padding=5),
+        "split-mix": SplitMix(max_value=3, noise_epsilon=Fraction(1), shares=2, modulus=128, pieces=4),
     }
     assert set(examples) == set(MECHANISMS)
     for spec in examples.values():
-        counts = [0] * (spec.alphabet - 1) + [2 * spec.messages_per_user]
-        assert estimate(spec, counts, 2).values
+        last = np.full(2 * spec.messages_per_user, spec.alphabet - 1)
+        assert estimate(spec, spec.counts_of(last).tolist(), 2).values
 
 
 @pytest.mark.parametrize("users", [10, 50, 200])

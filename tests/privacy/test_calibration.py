@@ -23,6 +23,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import epsilon_bounds, standard_error
@@ -53,6 +54,7 @@ def parameter(spec: Mechanism) -> Fraction:
         RRShuffle: "randomise",
         GeoShuffle: "epsilon_geo",
         SGDLShuffle: "noise_epsilon",
+        SplitMix: "noise_epsilon",
     }
     value = getattr(spec, names[type(spec)])
     assert isinstance(value, Fraction)
@@ -67,7 +69,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
-        case SGDLShuffle():
+        case SGDLShuffle() | SplitMix():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
     raise AssertionError(f"say here how {spec.kind} gets less noise")
 

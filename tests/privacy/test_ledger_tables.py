@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -30,6 +31,7 @@ SPECS: list[Mechanism] = [
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),
     GeoShuffle(max_value=8, epsilon_geo=Fraction(1, 2), padding=40),
     SGDLShuffle(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, padding=150),
+    SplitMix(max_value=8, noise_epsilon=Fraction(1, 10), shares=60, modulus=2048, pieces=16),
 ]
 SETTING = Setting(80, 60)
 

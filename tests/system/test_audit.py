@@ -62,6 +62,10 @@ def shares(
     return questions.sgdl_question(largest, decimal(epsilon), None, padding, around(users, **circumstances))
 
 
+def pieces(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Question:
+    return questions.split_question(largest, decimal(epsilon), None, (None, None), around(users, **circumstances))
+
+
 def around(users: int, **circumstances: object) -> Scenario:
     return Scenario(users, **({"delta": 1e-2} | circumstances))  # type: ignore[arg-type]
 
@@ -83,6 +87,8 @@ QUESTIONS: dict[str, Question] = {
     "geo, per unit": geo(users=3, largest=5, epsilon="1", **METRIC),
     "sgdl": shares(),
     "sgdl, per unit": shares(users=3, largest=5, epsilon="1", **METRIC),
+    "split": pieces(),
+    "split, per unit": pieces(users=3, largest=5, epsilon="1", **METRIC),
 }
 
 

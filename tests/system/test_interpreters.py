@@ -30,7 +30,7 @@ from shuffledp_adversary.audit.audit import Effort, audit
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_client.encoding import symbols
 from shuffledp_core.estimation import estimate
-from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism, SumSpec
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, standard_error
@@ -53,12 +53,17 @@ def calibrated(kind: str) -> Mechanism:
 
 @cache
 def answers_of(kind: str) -> NDArray[np.int64]:
-    """All answers: sets of symbols of a histogram, numbers of ones of a sum."""
+    """All answers: sets of symbols of a histogram, numbers from 0 of a sum."""
     spec = calibrated(kind)
     if spec.answers is Answers.SUM:
-        return np.arange(spec.messages_per_user + 1)
+        return np.arange(largest_answer(spec) + 1)
     sets = itertools.combinations(range(spec.alphabet), spec.messages_per_user)
     return np.array([int(spec.weigh(np.array(said)).sum()) for said in sets])
+
+
+def largest_answer(spec: Mechanism) -> int:
+    assert isinstance(spec, SumSpec)
+    return spec.largest_answer
 
 
 @cache
@@ -71,10 +76,14 @@ def law_of(kind: str) -> NDArray[np.float64]:
 def test_an_answer_is_said_by_as_many_symbols_as_any_other_and_is_the_sum_of_their_weights(kind: str) -> None:
     spec, answers = calibrated(kind), answers_of(kind)
     said = [symbols(spec, answer) for answer in answers.tolist()]
-    assert [int(spec.weigh(np.array(one)).sum()) for one in said] == answers.tolist()
+    weighed = np.array([int(spec.weigh(np.array(one)).sum()) for one in said])
+    assert spec.joined(weighed).tolist() == answers.tolist()
     counts = spec.count(answers[:, np.newaxis])
-    assert counts.tolist() == [np.bincount(one, minlength=spec.alphabet).tolist() for one in said]
-    assert spec.count(answers[np.newaxis, :]).tolist() == [counts.sum(axis=0).tolist()]
+    assert counts.shape == (len(answers), spec.cells)
+    assert counts.tolist() == [spec.counts_of(np.array(one)).tolist() for one in said]
+    together = np.array([symbol for one in said for symbol in one])
+    assert spec.count(answers[np.newaxis, :]).tolist() == [spec.counts_of(together).tolist()]
+    assert spec.messages_of(spec.counts_of(together)) == len(together)
     values = np.array([0, 2, 2, 3])
     truth = [1, 0, 2, 1] if spec.answers is Answers.HISTOGRAM else [7]
     assert spec.truth(values).tolist() == truth
@@ -114,9 +123,9 @@ def exact_delta(first: NDArray[np.float64], second: NDArray[np.float64], epsilon
 @cache
 def boards(kind: str) -> dict[tuple[int, int], NDArray[np.float64]]:
     """The law of the shuffled counts of two users, by their values."""
-    law, counts = law_of(kind), calibrated(kind).count(answers_of(kind)[:, np.newaxis])
-    pairs = (counts[:, np.newaxis, :] + counts[np.newaxis, :, :]).reshape(-1, counts.shape[1])
-    _, place = np.unique(pairs, axis=0, return_inverse=True)
+    law, answers = law_of(kind), answers_of(kind)
+    pairs = np.stack(np.meshgrid(answers, answers, indexing="ij"), axis=-1).reshape(-1, 2)
+    _, place = np.unique(calibrated(kind).count(pairs), axis=0, return_inverse=True)
     domain = range(law.shape[1])
     return {
         (one, other): np.bincount(place.ravel(), weights=np.outer(law[:, one], law[:, other]).ravel()).astype(float)

@@ -17,7 +17,6 @@ from scipy.linalg import hadamard
 from shuffledp_adversary.attacks.trace import local_claim, local_epsilon
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_core.mechanisms import (
-    Answers,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -25,6 +24,8 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
+    SumSpec,
 )
 
 CERTAIN = 1 - 1e-9
@@ -35,11 +36,12 @@ GEO = GeoShuffle(max_value=3, epsilon_geo=Fraction(3, 4), padding=2)
 SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=4)
 HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
 ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
-SPECS: list[Mechanism] = [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL]
+SPLIT = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, modulus=29, pieces=3)
+SPECS: list[Mechanism] = [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL, SPLIT]
 
 
 def answers_of(spec: Mechanism) -> int:
-    return spec.alphabet if spec.answers is Answers.HISTOGRAM else spec.messages_per_user + 1
+    return spec.largest_answer + 1 if isinstance(spec, SumSpec) else spec.alphabet
 
 
 def table(spec: Mechanism) -> list[list[float]]:

@@ -17,6 +17,7 @@ from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
@@ -83,6 +84,22 @@ def spoiled(verified: VerifiedRound, member: Member, envelope: bytes) -> Prepare
     return msgspec.structs.replace(honest, envelope=envelope, claim=identity.sign(claim))
 
 
+async def round_with(
+    system: LocalSystem, pool: ProcessPoolExecutor, envelope: Envelope, **changes: object
+) -> tuple[Fleet, str]:
+    """A round of honest users and one who sends that envelope."""
+    plan = small_plan(system, **({"max_reports": USERS + 1, "colluding": 1} | changes))
+    async with control_of(system.deployment) as control:
+        opened = await open_round(control, plan)
+    fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
+    verified = await fleet.find_round()
+    await fleet.submit(verified)
+    ((key, credential),) = issue_credentials(system.deployment.enrolment_of(system.population), 1)
+    async with EntryNode(verified.entry, system.deployment.keys_of(CLIENT), system.deployment.roster) as entry:
+        await entry.submit(spoiled(verified, Member.of(key, credential), envelope(verified)))
+    return fleet, opened.round_id
+
+
 @dataclass(frozen=True)
 class Lost:
     """How many messages of three are lost, and where."""
@@ -104,17 +121,9 @@ class Lost:
 async def test_one_credential_spoils_its_own_report_and_nothing_else(
     system: LocalSystem, pool: ProcessPoolExecutor, envelope: Envelope, lost: Lost
 ) -> None:
-    plan = small_plan(system, max_reports=USERS + 1, colluding=1)
-    async with control_of(system.deployment) as control:
-        opened = await open_round(control, plan)
-    fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
-    verified = await fleet.find_round()
-    await fleet.submit(verified)
-    ((key, credential),) = issue_credentials(system.deployment.enrolment_of(system.population), 1)
-    keys, roster = system.deployment.keys_of(CLIENT), system.deployment.roster
-    async with EntryNode(verified.entry, keys, roster) as entry:
-        await entry.submit(spoiled(verified, Member.of(key, credential), envelope(verified)))
-    signed = await within_a_minute(ended(system, opened.round_id))
+    fleet, round_id = await round_with(system, pool, envelope)
+    roster = system.deployment.roster
+    signed = await within_a_minute(ended(system, round_id))
     result = read_result(system.deployment, signed)
     await fleet.verify(signed)
     assert (result.accepted, result.messages) == (USERS + 1, 3 * (USERS + 1) - lost.dropped)
@@ -128,4 +137,20 @@ async def test_one_credential_spoils_its_own_report_and_nothing_else(
     assert (final.dropped, final.invalid) == (lost.dropped, lost.outside + lost.repeated)
     assert final.holds
     assert final.honest == USERS - (lost.dropped > 0)
-    assert await charge_of(system, opened.round_id) == "settled"
+    assert await charge_of(system, round_id) == "settled"
+
+
+@pytest.mark.parametrize(
+    ("envelope", "words"),
+    [
+        (garbage_inside, "the answer of split-mix needs every one: nothing is forwarded"),
+        (one_tag_for_all, "messages do not count, and split-mix needs every one"),
+    ],
+)
+async def test_a_sum_of_pieces_has_no_answer_once_a_message_is_spoiled(
+    system: LocalSystem, pool: ProcessPoolExecutor, envelope: Envelope, words: str
+) -> None:
+    """Where a node sees it, nothing goes on; where only the analyst does, it names no number."""
+    _, round_id = await round_with(system, pool, envelope, mechanism="split-mix")
+    with pytest.raises(ShuffleDPError, match=words):
+        await within_a_minute(ended(system, round_id))

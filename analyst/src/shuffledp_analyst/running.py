@@ -358,7 +358,9 @@ class RunningRound:
         geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route))
         self.progress.report(Event(DECODING, total=batch.records))
         packed = np.memmap(self._services.records.batch(self._id), dtype=np.uint8, mode="r")
-        board = await asyncio.to_thread(decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped)
+        board = await asyncio.to_thread(
+            decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped, mechanism.counts_of
+        )
         answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid)
         if batch.dropped or board.invalid:
             self._log.warning(

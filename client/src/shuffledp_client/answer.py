@@ -31,7 +31,7 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
     """
     if verified.estimate is None:
         raise FalseResultError("the result says that the round completed, and gives no answer")
-    counted = decode(board, geometry, mechanism.alphabet, verified.accepted, verified.dropped)
+    counted = decode(board, geometry, mechanism.alphabet, verified.accepted, verified.dropped, mechanism.counts_of)
     if (counted.outside, counted.repeated) != (verified.outside_alphabet, verified.repeated_tags):
         raise FalseResultError(
             f"the result leaves out {verified.outside_alphabet} messages outside the alphabet and "

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.randomness import RandomBytes, RandomIntegers
 
 
-def symbols(spec: Mechanism, answer: int) -> list[int]:
-    """The m symbols that encode `answer`.
+def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None) -> list[int]:
+    """The m symbols that say `answer`.
+
+    Args:
+        spec: the mechanism.
+        answer: of `randomise`.
+        integers: where a mechanism that draws its symbols has them from; the operating system's by default.
 
     Raises:
         ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or the mechanism does
             not say it with m symbols of its alphabet: the number of messages must not depend on the answer.
     """
-    said = list(spec.encode(answer))
+    said = list(spec.say(answer, RandomIntegers() if integers is None else integers))
     if len(said) != spec.messages_per_user or not all(0 <= symbol < spec.alphabet for symbol in said):
         raise ValueError(
             f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to {spec.alphabet - 1}"
@@ -30,7 +35,7 @@ def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes
 
     Errors as `symbols`.
     """
-    return tagged(geometry, pack(geometry, symbols(spec, answer)), source)
+    return tagged(geometry, pack(geometry, symbols(spec, answer, RandomIntegers(source))), source)
 
 
 def pack(geometry: Geometry, answers: list[int]) -> bytes:

@@ -115,7 +115,9 @@ def prepare_answer(
         ValueError: the round's mechanism has no such answer.
     """
     geometry = verified.geometry
-    packed, seed = pack(geometry, symbols(verified.mechanism, answer)), random(SEED_BYTES)
+    # Not from the seed either: pieces that it gave could be told from others by whoever is shown it.
+    packed = pack(geometry, symbols(verified.mechanism, answer, RandomIntegers(random)))
+    seed = random(SEED_BYTES)
     envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
     identity = member.identity()
     claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))

@@ -6,6 +6,7 @@ docs/protocol.md, section "Board".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ class Board:
 
     Attributes:
         messages: all that stand on it.
-        counts: how often each symbol occurs among the messages that count.
+        counts: how often each symbol occurs among the messages that count, or what else the mechanism keeps of them.
         outside: messages with a symbol outside the alphabet; they do not count.
         repeated: messages with a symbol of the alphabet whose tag stands on the board more than once; none of those
             that share it counts, since nobody can tell which is right.
@@ -41,7 +42,14 @@ class Board:
         return self.outside + self.repeated
 
 
-def decode(packed: Bytes, geometry: Geometry, alphabet: int, accepted: int, dropped: int = 0) -> Board:
+def decode(
+    packed: Bytes,
+    geometry: Geometry,
+    alphabet: int,
+    accepted: int,
+    dropped: int = 0,
+    counts_of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+) -> Board:
     """Checks the length of a batch and counts its symbols; steps of docs/protocol.md, "Board".
 
     1. A whole number of records.
@@ -57,6 +65,7 @@ def decode(packed: Bytes, geometry: Geometry, alphabet: int, accepted: int, drop
         alphabet: number of different symbols of the mechanism.
         accepted: reports that the entry node accepted, at least 1.
         dropped: onions that the nodes of the route say they dropped.
+        counts_of: the mechanism's; None for the occurrences of each symbol.
 
     Raises:
         BadBatchError: step 1.
@@ -77,7 +86,8 @@ def decode(packed: Bytes, geometry: Geometry, alphabet: int, accepted: int, drop
     symbols = _symbols(records[:, : geometry.symbol_bytes])
     inside = symbols < alphabet  # 3
     unique = ~_shared(records[:, geometry.symbol_bytes :])  # 4
-    counts = np.bincount(symbols[inside & unique], minlength=alphabet)
+    counting = symbols[inside & unique].astype(np.int64)
+    counts = np.bincount(counting, minlength=alphabet) if counts_of is None else counts_of(counting)
     return Board(
         messages=len(records),
         counts=tuple(counts.tolist()),

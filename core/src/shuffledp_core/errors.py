@@ -173,6 +173,10 @@ class CountMismatchError(RoundFailed):
     """The last node's batch does not match the reports that the entry node accepted."""
 
 
+class LostMessagesError(CountMismatchError):
+    """Messages of a round are lost, doubled or invalid whose answer needs every one of them: there is no answer."""
+
+
 class ExpiredTLSCertificateError(ConfigError, UnreachableError):
     """A TLS certificate, or its authority, has expired and must be renewed. Exit code 2."""
 

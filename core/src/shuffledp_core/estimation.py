@@ -12,7 +12,8 @@ of a bias where counts are small.
 Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that count / messages per
 user, not always whole. A report that is lost whole then never was. One that lost d of its m messages, whichever, counts
 for the share 1 - d/m of its value on average over which; what a user can do to a sum by spoiling some of its own
-messages, it could do by sending others, for its share of a sum stays within -c .. k + c.
+messages, it could do by sending others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs
+every message (`Spec.bears_losses`) has none after a loss, however small.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fractions import Fraction
 
 import msgspec
 
-from shuffledp_core.errors import CountMismatchError, UsageError
+from shuffledp_core.errors import CountMismatchError, LostMessagesError, UsageError
 from shuffledp_core.estimates import COVERAGE, Counts, Estimate, Present
 from shuffledp_core.mechanisms import Answers, Mechanism
 
@@ -48,7 +49,7 @@ def estimate(
 
     Args:
         spec: the mechanism that every client ran.
-        counts: messages per symbol, of length `spec.alphabet`.
+        counts: the board's, of length `spec.cells`: messages per symbol, unless the mechanism keeps less.
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
         estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and intervals are those
@@ -56,14 +57,20 @@ def estimate(
 
     Raises:
         CountMismatchError: the counts are not those of so many users, or nothing is left to count.
-        UsageError: the mechanism sends only noise, or has no such estimator.
+        LostMessagesError: some are lost, and the mechanism's answer needs them all.
+        UsageError: the mechanism sends only noise, cannot count so many users, or has no such estimator.
     """
     if estimator is not Estimator.INVERTED and spec.answers is not Answers.HISTOGRAM:
         raise UsageError(f"{estimator} is for histograms; the answer of {spec.kind} is a sum, which is inverted")
     check_informative(spec)
-    if len(counts) != spec.alphabet or min(counts) < 0:
-        raise ValueError(f"expected {spec.alphabet} counts, none negative")
-    total = int(sum(int(count) for count in counts))
+    if len(counts) != spec.cells or min(counts) < 0:
+        raise ValueError(f"expected {spec.cells} counts, none negative")
+    if lost and not spec.bears_losses:
+        raise LostMessagesError(
+            f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up to a random number. "
+            "Run the round again; where messages are often lost, choose a mechanism that bears it"
+        )
+    total = spec.messages_of(counts)
     # After the shuffle nobody can tell which report is short or long: a wrong count would silently bias the rest.
     if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
         raise CountMismatchError(

@@ -1,6 +1,6 @@
 """A user's value, randomised: the local randomiser that the certificate is about, and no other.
 
-A histogram's answer is a symbol; a sum's answer is the number of ones in the user's unary code.
+A histogram's answer is a symbol; a sum's answer is the number of ones in the user's unary code, or a noisy value.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
         integers: the source of randomness.
 
     Returns:
-        What `spec.encode` turns into messages: the symbol to send (k-RR), or how many of the `spec.messages_per_user`
-        bits are one (sums).
+        What `spec.say` turns into messages: the symbol to send (k-RR), how many of the `spec.messages_per_user` bits
+        are one, or the noisy value modulo q (sums).
 
     Raises:
         UsageError: the value is outside the domain. The message names the range only: errors are logged, and the

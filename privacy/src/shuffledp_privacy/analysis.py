@@ -88,6 +88,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         max_distance=plan.max_distance,
         max_value=None if histogram else plan.size,
         symbols=plan.size if histogram else None,
+        most_users=plan.max_reports,
     )
     return calibrate(plan.mechanism, target)
 

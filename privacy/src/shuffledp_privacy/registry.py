@@ -31,6 +31,7 @@ _OURS: Final = (
     "sums.geo",
     "sums.sgdl",
     "sums.one_bit",
+    "sums.split",
     "local.lecture",
     "local.rappor",
 )

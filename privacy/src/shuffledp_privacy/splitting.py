@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 CLAMPING: Final = 0.25
 """Of the δ of a padded sum, left to clamping: more saves few messages, less saves hardly any noise."""
 
+MIXING: Final = 1e-3
+"""Of the δ of a split sum, what its pieces may show besides: a further one of them costs a message and divides it a
+hundredfold."""
+
 GAUSSIAN: Final = 0.75
 """Of a budget's δ, for the Gaussian filter; the pure one has the rest, where its curves have fallen steeply already."""
 
@@ -24,6 +28,11 @@ OWN_TAIL: Final = 0.01
 """Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost lies far above it."""
 
 _DOWN: Final = 1 - 2.0**-50
+
+
+def left_to_mixing(delta: float, rounds: int) -> float:
+    """What the pieces of split values may cost one round of several."""
+    return MIXING * delta / rounds
 
 
 def among_rounds(delta: float, rounds: int) -> float:

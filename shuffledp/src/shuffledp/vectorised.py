@@ -20,6 +20,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
@@ -37,7 +38,8 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
         generator: the source of randomness.
 
     Returns:
-        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), or how many bits are one (sums).
+        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), how many bits are one, or a number modulo
+        q (sums).
     """
     integers = RandomIntegers(generator.bytes)
     answers = [randomise(spec, value, integers) for value in values.ravel().tolist()]
@@ -83,10 +85,20 @@ def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Int
 
 @randomise_all.register
 def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> Integers:
+    return _clamped(spec, values + _shares(spec, values.shape, generator))
+
+
+@randomise_all.register
+def _(spec: SplitMix, values: Integers, generator: np.random.Generator) -> Integers:
+    """The noisy value modulo q; what it is split into adds up to it, and tells the analyst nothing else."""
+    return (values + _shares(spec, values.shape, generator)) % spec.modulus
+
+
+def _shares(spec: SGDLShuffle | SplitMix, shape: tuple[int, ...], generator: np.random.Generator) -> Integers:
     success, share = -np.expm1(-float(spec.noise_epsilon)), 1 / spec.shares
     # numpy takes a fraction of a success as well: a share is drawn as it is, without the urn of the exact sampler.
-    first, second = (generator.negative_binomial(share, success, values.shape) for _ in range(2))
-    return _clamped(spec, values + first - second)
+    first, second = (generator.negative_binomial(share, success, shape) for _ in range(2))
+    return np.asarray(first - second, dtype=np.int64)
 
 
 def _clamped(spec: GeoShuffle | SGDLShuffle, noisy: Integers) -> Integers:

@@ -247,6 +247,11 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
 
     docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not be there.
     """
+    if dropped and not terms.certificate.mechanism.bears_losses:
+        raise BadBatchError(
+            f"{dropped} onions of {users} reports did not open or stood in a batch again, and the answer of "
+            f"{terms.certificate.mechanism.kind} needs every one: nothing is forwarded, run the round again"
+        )
     most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
     # Below 0, too: it would make room for onions that nobody sent.
     if not 0 <= dropped <= most:

@@ -65,7 +65,7 @@ def outcomes(
     Args:
         spec: what ran.
         pair: on which datasets.
-        counts: of both, each of shape (trials, spec.alphabet).
+        counts: of both, each of shape (trials, spec.cells).
     """
     rows, place = _distinct(np.concatenate(counts))
     answers = np.array([estimate(spec, row, pair.users).values for row in rows])

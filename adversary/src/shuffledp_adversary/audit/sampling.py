@@ -45,7 +45,7 @@ def shuffled_counts(
     sampler: Sampler = randomise,
     progress: Progress | None = None,
 ) -> list[NDArray[np.int64]]:
-    """The counts of all symbols, for each dataset an array of shape (trials, spec.alphabet).
+    """The counts of all symbols, for each dataset an array of shape (trials, spec.cells).
 
     Args:
         spec: what every user runs.
@@ -58,9 +58,9 @@ def shuffled_counts(
     Raises:
         UsageError: a value outside the domain, or more trials than memory.
     """
-    if trials < 1 or trials * len(datasets) * spec.alphabet > _MOST_CELLS:
-        most = _MOST_CELLS // (len(datasets) * spec.alphabet)
-        raise UsageError(f"trials must be from 1 to {most:,} with {spec.alphabet} symbols, not {trials:,}")
+    if trials < 1 or trials * len(datasets) * spec.cells > _MOST_CELLS:
+        most = _MOST_CELLS // (len(datasets) * spec.cells)
+        raise UsageError(f"trials must be from 1 to {most:,} with {spec.cells} counts, not {trials:,}")
     sizes = [_chunks(trials, len(values)) for values in datasets]
     chunks = [
         (partial(_run, spec, values, size, sampler), size)

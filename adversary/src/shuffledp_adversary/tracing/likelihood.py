@@ -6,6 +6,8 @@ laws that `shuffledp_core.randomisers` samples, computed in floating point; a te
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from functools import singledispatch
 from typing import Final
 
@@ -21,7 +23,9 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     PaddedSpec,
     RRShuffle,
+    SplitMix,
 )
+from shuffledp_privacy.primitives.table import NoiseTable
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.sums.sgdl import share_law
 
@@ -111,14 +115,32 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
     One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
     """
-    law = share_law(spec.noise_rate, spec.noise_shares)
-    if law is None:
-        raise UsageError(
-            f"the noise at epsilon {spec.noise_rate} is too wide, or too narrow, to be tabulated for guessing"
-        )
+    law = _tabulated(spec.noise_rate, spec.noise_shares)
     shifted = np.arange(spec.domain, dtype=np.float64) + spec.padding
     last = spec.messages_per_user
     table = law.mass(answers[:, None] - shifted).low
     table[answers == 0] = law.at_least(shifted).low
     table[answers == last] = law.at_least(last - shifted).low
     return table
+
+
+@log_likelihood.register
+def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
+    """The noises that lead from x to the answer modulo q, with and without wrapping around, but for 1e-17 of them."""
+    law = _tabulated(spec.noise_epsilon, spec.shares)
+    noise = np.asarray((answers[:, None] - np.arange(spec.domain)) % spec.modulus, dtype=np.float64)
+    turns = 1 + math.ceil(40 / (float(spec.noise_epsilon) * spec.modulus))
+    found = law.mass(noise).low
+    for turn in range(1, turns + 1):
+        for way in (-turn, turn):
+            found = np.logaddexp(found, law.mass(noise + way * spec.modulus).low)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _tabulated(noise_epsilon: Fraction, shares: int) -> NoiseTable:
+    law = share_law(noise_epsilon, shares)
+    if law is None:
+        raise UsageError(
+            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated for guessing"
+        )
+    return law

@@ -188,7 +188,7 @@ def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tupl
     said = np.zeros(users, dtype=np.int64)
     np.add.at(said, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
     # A sum over some of a user's messages is no answer, and the likelihood knows whole answers only.
-    return count == geometry.messages_per_user, said
+    return count == geometry.messages_per_user, captured.final.mechanism.joined(said)
 
 
 def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:

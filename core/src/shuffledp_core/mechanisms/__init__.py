@@ -15,6 +15,7 @@ from shuffledp_core.mechanisms.base import (
     HistogramSpec,
     PaddedSpec,
     Spec,
+    SumSpec,
     UnarySpec,
 )
 from shuffledp_core.mechanisms.geo import GeoShuffle
@@ -23,6 +24,7 @@ from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
+from shuffledp_core.mechanisms.split import SplitMix
 
 if TYPE_CHECKING:
     from shuffledp_core.mechanisms.installed import MECHANISMS, Mechanism
@@ -42,6 +44,8 @@ __all__ = [
     "RRShuffle",
     "SGDLShuffle",
     "Spec",
+    "SplitMix",
+    "SumSpec",
     "UnarySpec",
 ]
 

@@ -54,6 +54,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         answers: what a round of it answers.
         metric: whether the distance of two values matters; where it does not, all changes are the same change.
         least_size: the smallest `size`.
+        bears_losses: whether a lost message costs its share of the answer alone; False where the answer needs them all.
     """
 
     kind: ClassVar[str]
@@ -61,6 +62,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     answers: ClassVar[Answers]
     metric: ClassVar[bool]
     least_size: ClassVar[int]
+    bears_losses: ClassVar[bool] = True
 
     @classmethod
     def size_for(cls, max_value: int) -> int:
@@ -100,12 +102,35 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """The m symbols that say `answer`. Their order is lost in the shuffle and must tell nothing before it."""
         raise NotImplementedError
 
+    def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:  # noqa: ARG002
+        """The m symbols that a client sends for `answer`: `encode`, unless the mechanism draws them."""
+        return self.encode(answer)
+
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Contribution of each symbol to an answer, which is the sum over its symbols. Same shape."""
         return symbols
 
+    def joined(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The answers that these sums of weighed symbols say. Same shape."""
+        return sums
+
+    @property
+    def cells(self) -> int:
+        """Length of a board's counts: one for each symbol, unless the answer needs less of it."""
+        return self.alphabet
+
+    def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts of these symbols of a board, shape (cells,): all that the estimate is a function of."""
+        import numpy as np
+
+        return np.bincount(symbols, minlength=self.alphabet).astype(np.int64)
+
+    def messages_of(self, counts: Counts) -> int:
+        """Number of messages on the board with these counts."""
+        return int(sum(int(count) for count in counts))
+
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts of each symbol, shape (rounds, alphabet), from answers, shape (rounds, users)."""
+        """Counts of the board, shape (rounds, cells), from answers, shape (rounds, users)."""
         import numpy as np
 
         # Answers repeat: each distinct one is encoded once, however many users gave it.
@@ -177,8 +202,8 @@ class HistogramSpec(Spec, frozen=True, kw_only=True):
         return np.bincount(values, minlength=self.symbols).astype(np.int64)
 
 
-class UnarySpec(Spec, frozen=True, kw_only=True):
-    """A sum over values {0..max_value}, sent as a fixed number of bits; an answer is the number of ones."""
+class SumSpec(Spec, frozen=True, kw_only=True):
+    """A sum over values {0..max_value}; an answer is a whole number, however messages say it."""
 
     answers: ClassVar[Answers] = Answers.SUM
     metric: ClassVar[bool] = True
@@ -206,9 +231,29 @@ class UnarySpec(Spec, frozen=True, kw_only=True):
         return self.max_value + 1
 
     @property
+    def largest_answer(self) -> int:
+        """Answers are {0..largest_answer}."""
+        raise NotImplementedError
+
+    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum, shape (1,)."""
+        import numpy as np
+
+        return np.array([values.sum()], dtype=np.int64)
+
+
+class UnarySpec(SumSpec, frozen=True, kw_only=True):
+    """A sum sent as a fixed number of bits; an answer is the number of ones."""
+
+    @property
     def alphabet(self) -> int:
         """Messages are bits."""
         return 2
+
+    @property
+    def largest_answer(self) -> int:
+        """All bits are ones."""
+        return self.messages_per_user
 
     def encode(self, answer: int) -> Sequence[int]:
         """The fixed-length unary code of Athanasiou et al. 2025, the ones first."""
@@ -222,12 +267,6 @@ class UnarySpec(Spec, frozen=True, kw_only=True):
 
         ones = answers.sum(axis=1)
         return np.stack([answers.shape[1] * self.messages_per_user - ones, ones], axis=1)
-
-    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sum, shape (1,)."""
-        import numpy as np
-
-        return np.array([values.sum()], dtype=np.int64)
 
 
 class PaddedSpec(UnarySpec, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
+from shuffledp_core.mechanisms.split import SplitMix
 
 GROUP: Final = "shuffledp.mechanisms"
 
@@ -44,7 +45,7 @@ def _with_installed(ours: Iterable[type[Spec]], points: Iterable[EntryPoint]) ->
 
 
 MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
-    (KRRHistogram, HadamardHistogram, OneBitShuffle, RRShuffle, GeoShuffle, SGDLShuffle), offered(GROUP)
+    (KRRHistogram, HadamardHistogram, OneBitShuffle, RRShuffle, GeoShuffle, SGDLShuffle, SplitMix), offered(GROUP)
 )
 """Every spec by its name on command lines and on the wire: ours first, then others, by their entry points' names."""
 

@@ -21,7 +21,9 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
+from shuffledp_core.mechanisms.split import MAX_MODULUS, least_modulus
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.calibration.clamped import LESS_NOISE, biased_at_most, refuse_too_wide, wasting_little
 from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
@@ -29,7 +31,8 @@ from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_
 from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.registry import load
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
-from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
+from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, left_to_mixing, own_tail
+from shuffledp_privacy.sums.mixing import SECURITY, least_pieces
 
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
@@ -226,8 +229,57 @@ def _sgdl(target: Target) -> Family:
         padding = _padding(target, NoiseShares(float(epsilon), 1 / target.honest, target.honest))
         return SGDLShuffle(max_value=target.largest, noise_epsilon=epsilon, shares=target.honest, padding=padding)
 
-    guess = safest if target.rounds == 1 else safest * target.rounds / _deviations(target) * 1.4
-    return Family(build, max(guess, safest), safest, rising=False)
+    return Family(build, _guess_of_whole_noise(target, safest), safest, rising=False)
+
+
+def _guess_of_whole_noise(target: Target, safest: float) -> float:
+    """Where to start for one discrete Laplace noise a round."""
+    return safest if target.rounds == 1 else max(safest, safest * target.rounds / _deviations(target) * 1.4)
+
+
+def _split(target: Target) -> Family:
+    safest = _pure_unit(target)
+    security = _security(target)
+
+    def build(epsilon: Fraction) -> Mechanism:
+        modulus = wide_modulus(target.largest, epsilon, target.honest, target.most_users or target.users)
+        return SplitMix(
+            max_value=target.largest,
+            noise_epsilon=epsilon,
+            shares=target.honest,
+            modulus=modulus,
+            pieces=least_pieces(target.honest, modulus, security),
+        )
+
+    return Family(build, _guess_of_whole_noise(target, safest), safest, rising=False)
+
+
+def _security(target: Target) -> float:
+    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the largest change."""
+    total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
+    costs = math.log2(math.e) * float(np.logaddexp(0.0, total))
+    needed = costs - math.log2(left_to_mixing(target.delta, target.rounds))
+    if needed > 900:
+        raise CannotCertify(
+            f"{SplitMix.kind} does not reach far enough: a change of {target.reach} may cost {total:.6g}; cover a "
+            "smaller distance, or take another mechanism"
+        )
+    return max(float(SECURITY), needed)
+
+
+def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
+    """The least power of two with room for the sum of so many users: then no draw of a piece is ever thrown away.
+
+    Raises:
+        CannotCertify: it is beyond what a message carries.
+    """
+    modulus = 1 << (least_modulus(max_value, noise_epsilon, shares, users) - 1).bit_length()
+    if modulus > MAX_MODULUS:
+        raise CannotCertify(
+            f"{SplitMix.kind} needs a modulus of 2^{modulus.bit_length() - 1} for {users} values up to {max_value} and "
+            f"their noise, above 2^{MAX_MODULUS.bit_length() - 1}; take fewer users or smaller values"
+        )
+    return modulus
 
 
 FAMILIES: dict[str, Callable[[Target], Family]] = {
@@ -237,6 +289,7 @@ FAMILIES: dict[str, Callable[[Target], Family]] = {
     RRShuffle.kind: _rr,
     GeoShuffle.kind: _geo,
     SGDLShuffle.kind: _sgdl,
+    SplitMix.kind: _split,
 }
 """By the mechanism's name; an installed package adds its own when the registry is loaded, by `register`."""
 

@@ -9,7 +9,7 @@ from functools import singledispatch
 import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, OneBitShuffle, PaddedSpec, RRShuffle
+from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, OneBitShuffle, PaddedSpec, RRShuffle, SplitMix
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
@@ -18,7 +18,7 @@ from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
 from shuffledp_privacy.rounds.subsampling import Curve
-from shuffledp_privacy.sums import geo, one_bit, rr
+from shuffledp_privacy.sums import geo, one_bit, rr, split
 from shuffledp_privacy.sums.common import probes
 
 AIM = 1 - 4e-6
@@ -45,6 +45,7 @@ class Target:
         max_value: k of a sum over {0..k}; a histogram then has k + 1 symbols.
         symbols: number of bins of a histogram; only needed without `max_value`.
         rounds: how often the round is run on the same people, with the same mechanism.
+        most_users: reports that may arrive at most, for mechanisms that must have room for them; None for `users`.
     """
 
     epsilon: float
@@ -56,6 +57,7 @@ class Target:
     max_value: int | None = None
     symbols: int | None = None
     rounds: int = 1
+    most_users: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= 100:
@@ -70,6 +72,8 @@ class Target:
             raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {self.symbols}")
         if not 1 <= self.rounds <= 10**6:
             raise UsageError(f"rounds must be from 1 to 1,000,000, not {self.rounds}")
+        if self.most_users is not None and self.most_users < self.users:
+            raise UsageError(f"most-users must be at least the number of users, {self.users}, not {self.most_users}")
         _ = self.setting
 
     @property
@@ -134,6 +138,15 @@ def _(spec: GeoShuffle, target: Target) -> float:
         pure = item.pure * item.d_max * target.rounds
         return max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST) if total > 0 else LOWEST
     found = item.delta(target.epsilon * AIM)
+    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+
+
+@excess.register
+def _(spec: SplitMix, target: Target) -> float:
+    """By its own certificate, without the attained side."""
+    if target.rounds > 1:
+        return excess.dispatch(object)(spec, target)
+    found = split.noisy_sum(spec, target.setting).delta(target.epsilon * AIM)
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 

@@ -28,6 +28,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
@@ -99,6 +100,7 @@ def grows_with_distance(spec: object) -> bool:
 @grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)
+@grows_with_distance.register(SplitMix)
 def _(spec: object) -> bool:  # noqa: ARG001
     return True
 

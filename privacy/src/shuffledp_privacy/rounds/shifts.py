@@ -13,13 +13,13 @@ from functools import singledispatch
 from typing import Final
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
 from shuffledp_privacy.splitting import left_of
-from shuffledp_privacy.sums import geo, sgdl
+from shuffledp_privacy.sums import geo, sgdl, split
 from shuffledp_privacy.sums.common import NoisySum
 
 NOTHING: Final = 1e-3
@@ -42,6 +42,12 @@ def _(spec: GeoShuffle, setting: Setting) -> NoisySum | None:
 def _(spec: SGDLShuffle, setting: Setting) -> NoisySum | None:
     found = sgdl.noisy_sum(spec, setting)
     # Less than one whole noise has a spike at 0, and its largest distance need not be the worst.
+    return found if found.log_concave else None
+
+
+@noisy_sum.register
+def _(spec: SplitMix, setting: Setting) -> NoisySum | None:
+    found = split.noisy_sum(spec, setting)
     return found if found.log_concave else None
 
 

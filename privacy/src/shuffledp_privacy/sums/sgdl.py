@@ -28,6 +28,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.primitives.noise import (
     LONGEST_SMALL_TABLE,
+    SumNoise,
     rounded_ratio,
     rounded_shape,
     sum_noise,
@@ -72,26 +73,39 @@ def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
     return math.nextafter(float(ends.high[0] - ends.low[1]), math.inf)
 
 
+def honest_noise(noise_epsilon: Fraction, shares: int, honest: int) -> SumNoise:
+    """Law SGDL(h/shares, φ) of so many honest shares together."""
+    return sum_noise(Fraction(honest, shares), noise_epsilon)
+
+
+def pure_unit(noise_epsilon: Fraction, shares: int, honest: int) -> float:
+    """ε per unit of these shares at δ = 0, rounded up; inf where they are less than one whole noise."""
+    # One whole noise is pure per unit, and the rest is independent of it; fewer shares are not log-concave (S2).
+    return local_total(noise_epsilon, 1, 1) if honest >= shares else math.inf
+
+
+def noise_basis(shares: int, honest: int) -> str:
+    """What the certificate rests on as to the noise, in words."""
+    if honest >= shares:
+        return "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"
+    return f"S2: only {honest} honest of {shares} shares; recomputed for the noise that is there"
+
+
 def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
     """Parameters of an sgdl-shuffle round for the analysis."""
     return NoisySum(
-        noise=sum_noise(Fraction(setting.honest, spec.shares), spec.noise_epsilon),
+        noise=honest_noise(spec.noise_epsilon, spec.shares, setting.honest),
         clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
         local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
-        # One whole noise is pure per unit, and the rest is independent of it; fewer shares are not log-concave (S2).
-        pure=local_total(spec.noise_epsilon, 1, 1) if setting.honest >= spec.shares else math.inf,
+        pure=pure_unit(spec.noise_epsilon, spec.shares, setting.honest),
         d_max=distances(spec.max_value, setting),
         metric=is_metric(setting),
     )
 
 
 def _basis(spec: SGDLShuffle, setting: Setting) -> tuple[str, ...]:
-    if setting.honest >= spec.shares:
-        noise = "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"
-    else:
-        noise = f"S2: only {setting.honest} honest of {spec.shares} shares; recomputed for the noise that is there"
     return (
-        noise,
+        noise_basis(spec.shares, setting.honest),
         "S1-S5: exact divergence, worst distance",
         "S6-S7: clamping, δ1 (1 + e^E), honest users only",
         "S8: never more than one clamped report alone",

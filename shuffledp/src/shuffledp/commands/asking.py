@@ -18,15 +18,17 @@ from shuffledp.commands.options import (
     Epsilon0,
     EpsilonGeo,
     MaxValue,
+    Modulus,
     NoiseEpsilon,
     Padding,
+    Pieces,
     Scenario,
     Shares,
     Symbols,
     decimal,
     whole,
 )
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, SGDLShuffle, Spec
+from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, SGDLShuffle, Spec, SplitMix
 
 if TYPE_CHECKING:
     from shuffledp.commands.questions import Question
@@ -60,10 +62,25 @@ def _sgdl_shuffle(
     return questions.sgdl_question(max_value, noise_epsilon, shares, padding, scenario)
 
 
+def _split_mix(
+    scenario: Scenario,
+    *,
+    max_value: MaxValue,
+    noise_epsilon: NoiseEpsilon,
+    shares: Shares = None,
+    modulus: Modulus = None,
+    pieces: Pieces = None,
+) -> Question:
+    from shuffledp.commands import questions
+
+    return questions.split_question(max_value, noise_epsilon, shares, (modulus, pieces), scenario)
+
+
 _OWN: Final[dict[str, Callable[..., Question]]] = {
     KRRHistogram.kind: _krr_histogram,
     GeoShuffle.kind: _geo_shuffle,
     SGDLShuffle.kind: _sgdl_shuffle,
+    SplitMix.kind: _split_mix,
 }
 """Those that are asked about by something else than their fields, or choose some of these themselves."""
 

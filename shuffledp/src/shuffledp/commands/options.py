@@ -130,6 +130,8 @@ EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per uni
 NoiseEpsilon = Annotated[Fraction, _exact("ε of all shares of the noise together, in nats per unit.")]
 Shares = Annotated[int | None, _whole("Honest users who make one noise; default: all of them.")]
 Padding = Annotated[int | None, _whole("c, bits added on each side; default: the least sound one.")]
+Modulus = Annotated[int | None, _whole("q: sums are taken modulo q; default: the least power of two with room.")]
+Pieces = Annotated[int | None, _whole("m, messages that a value is split into; default: the fewest that mix well.")]
 MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
 MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 

@@ -15,13 +15,15 @@ from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
 from shuffledp_core.keys import read_file
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
+from shuffledp_privacy.calibration.families import wide_modulus
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_privacy.local.matrix import LocalMatrix, parse_matrix
 from shuffledp_privacy.splitting import among_rounds
+from shuffledp_privacy.sums.mixing import SECURITY, least_pieces
 
 SpecT = TypeVar("SpecT")
 
@@ -150,10 +152,42 @@ def sgdl_question(
     # The setting is checked first: fewer than one honest user is its complaint, not the shares'.
     setting_of(scenario, None)
     draft = question(sgdl_shuffle(max_value, noise_epsilon, parts, padding or 0), scenario)
-    notes = () if shares is not None else (f"shares = {parts}, the honest users: together they add exactly one noise",)
+    notes = () if shares is not None else (_shares_note(parts),)
     if padding is None:
         padding = sgdl_padding(
             noise_epsilon, parts, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds)
         )
         notes = (*notes, padding_note(padding))
     return replace(draft, spec=sgdl_shuffle(max_value, noise_epsilon, parts, padding), notes=notes)
+
+
+def split_question(
+    max_value: int,
+    noise_epsilon: Fraction,
+    shares: int | None,
+    mixing: tuple[int | None, int | None],
+    scenario: Scenario,
+) -> Question:
+    """The question about split-mix; without shares, the honest users; without modulus or pieces, the least sound."""
+    setting = setting_of(scenario, None)
+    parts, (modulus, pieces) = setting.honest if shares is None else shares, mixing
+    notes: tuple[str, ...] = () if shares is not None else (_shares_note(parts),)
+    # The noise is checked first: what it needs room for is computed from it.
+    checked(lambda: SplitMix(max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=2**31, pieces=2))
+    if modulus is None:
+        modulus = wide_modulus(max_value, noise_epsilon, parts, setting.users)
+        notes = (*notes, f"modulus = {modulus} was chosen: the least power of two with room for the sum and its noise")
+    if pieces is None:
+        pieces = least_pieces(setting.honest, modulus, SECURITY)
+        notes = (
+            *notes,
+            f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{SECURITY} of the sum alone",
+        )
+    spec = checked(
+        lambda: SplitMix(max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=modulus, pieces=pieces)
+    )
+    return question(spec, scenario, notes=notes)
+
+
+def _shares_note(shares: int) -> str:
+    return f"shares = {shares}, the honest users: together they add exactly one noise"

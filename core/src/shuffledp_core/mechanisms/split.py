@@ -1,0 +1,144 @@
+"""Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers that add up to it.
+
+Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation: docs/accounting.md, S18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.mechanisms.base import SumSpec, check_rational, check_whole
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import sgdl
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.estimates import Counts
+
+MAX_MODULUS: Final = 2**31
+"""Largest modulus: symbols are written in at most four bytes."""
+
+MAX_PIECES: Final = 100_000
+"""Most pieces of a value; a crowd of three needs fewer at any modulus."""
+
+WRAPPED: Final = 2.0**-40
+"""Most probability that honest noise leads past the modulus, which no estimate would show."""
+
+
+class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
+    """The user adds its share of a noise, as in `SGDLShuffle`, and sends `pieces` numbers that add up to it modulo q.
+
+    y = x + N mod q, q = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ = exp(-noise_epsilon). All but
+    the last piece are uniform on {0..q-1}, and that is what is missing to y: so any m - 1 of them are uniform and
+    independent, and shuffled with those of other users all of them show the sum alone. One message that is lost,
+    doubled or altered voids the sum, and one user who lies moves it anywhere.
+    """
+
+    kind: ClassVar[str] = "split-mix"
+    summary: ClassVar[str] = (
+        "Sums with one discrete Laplace noise made in shares, each value split into few random pieces, shuffled "
+        "(Balle et al. 2020)."
+    )
+    bears_losses: ClassVar[bool] = False
+    noise_epsilon: Annotated[Fraction, "ε of all shares of the noise together, in nats per unit."]
+    shares: Annotated[int, "Honest users who make one noise."]
+    modulus: Annotated[int, "q: sums are taken modulo q."]
+    pieces: Annotated[int, "m, messages that a value is split into."]
+
+    def __post_init__(self) -> None:
+        check_whole("max_value", self.max_value, 1)
+        check_rational("noise_epsilon", self.noise_epsilon)
+        check_whole("shares", self.shares, 1)
+        check_whole("modulus", self.modulus, self.max_value + 1, MAX_MODULUS)
+        check_whole("pieces", self.pieces, 2, MAX_PIECES)
+
+    @property
+    def messages_per_user(self) -> int:
+        """m pieces."""
+        return self.pieces
+
+    @property
+    def alphabet(self) -> int:
+        """A piece is any number modulo q."""
+        return self.modulus
+
+    @property
+    def largest_answer(self) -> int:
+        """Answers are noisy values modulo q."""
+        return self.modulus - 1
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The value with a share of noise, modulo q."""
+        return (value + sgdl(self.noise_epsilon, self.shares, integers)) % self.modulus
+
+    def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
+        """m - 1 uniform numbers and what is missing to the answer, modulo q: uniform on all that add up to it."""
+        if not 0 <= answer < self.modulus:
+            raise ValueError(f"an answer must be from 0 to {self.modulus - 1}")
+        drawn = [integers.below(self.modulus) for _ in range(self.pieces - 1)]
+        return [*drawn, (answer - sum(drawn)) % self.modulus]
+
+    def joined(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Modulo q."""
+        return sums % self.modulus
+
+    @property
+    def cells(self) -> int:
+        """The number of messages, and their sum modulo q: what else is on a board is uniform."""
+        return 2
+
+    def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Messages, and their sum modulo q."""
+        import numpy as np
+
+        # Below 2^31 each, so that 2^32 messages fit; a round has no more than memory.
+        return np.array([symbols.size, int(symbols.sum(dtype=np.uint64)) % self.modulus], dtype=np.int64)
+
+    def messages_of(self, counts: Counts) -> int:
+        """The first of both."""
+        return int(counts[0])
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Messages and their sum modulo q, shape (rounds, 2), without drawing the pieces."""
+        import numpy as np
+
+        sums = answers.sum(axis=1) % self.modulus
+        return np.stack([np.full(len(answers), answers.shape[1] * self.pieces), sums], axis=1)
+
+    def check_room(self, users: int) -> None:
+        """Raises `UsageError` where the sum of so many users may wrap around the modulus."""
+        if (need := least_modulus(self.max_value, self.noise_epsilon, self.shares, users)) > self.modulus:
+            raise UsageError(
+                f"the modulus, {self.modulus}, is too small for the sum of {users} values up to {self.max_value} with "
+                f"its noise: it must be at least {need}"
+            )
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """The sum modulo q, of the numbers that are so the ones around what n values may add up to; noise of n/shares.
+
+        Raises:
+            UsageError: the modulus is too small for so many users.
+        """
+        self.check_room(int(users))
+        below = (self.modulus - 1 - int(users) * self.max_value) // 2
+        total = (int(counts[1]) + below) % self.modulus - below
+        return sum_with_noise(
+            Fraction(total), users, self.max_value, float(users / self.shares), float(self.noise_epsilon)
+        )
+
+
+def least_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
+    """The smallest modulus around which the noisy sum of so many users wraps with probability `WRAPPED` at most.
+
+    n k + 1 sums without noise, and on each side as much as the noise exceeds with that probability (Chernoff's bound).
+    """
+    from shuffledp_core.noise import chernoff_half_width
+
+    reach = chernoff_half_width(users / shares, float(noise_epsilon), WRAPPED)
+    return users * max_value + 1 + 2 * reach
