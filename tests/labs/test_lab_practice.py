@@ -71,11 +71,14 @@ def test_a_partial_run_says_so_and_leaves_the_result_of_all_alone(
 def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_part(
     place: starting.WorkFolder,
 ) -> None:
-    note = "left checks out; its points are of 20"
+    note = "A partial run: its checks give 20 of 75 points."
     checked(place, "B")
-    assert note in reporting.write_report(8, place.path, None, None).read_text()
+    text = reporting.write_report(8, place.path, None, None).read_text()
+    assert note in text
+    assert "<strong>25</strong> of 25, and up to 20" in text
     checked(place)
     checked(place, "B")
     text = reporting.write_report(8, place.path, None, None).read_text()
     assert note not in text
+    assert "<strong>55</strong> of 80, and up to 20" in text
     assert "off by one" in text

@@ -44,10 +44,16 @@ def test_what_is_no_number_is_explained(tmp_path: Path, text: str) -> None:
         kept(tmp_path, two_left=text)
 
 
+def comment_on(key: str, text: str) -> str:
+    """What stands above a question's line in predict.toml."""
+    before = text[: text.index(f"\n{key} = ")]
+    return before.rsplit("\n\n", 1)[-1]
+
+
 @pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
 def test_questions_for_shares_and_percents_say_how_far_they_go(lab: Lab) -> None:
     for asked in lab.predictions:
         if asked.unit in {"percent", "%"} or "of 100" in asked.question:
             assert asked.most == 100
-        if "0 to 1" in asked.unit:
+        if "from 0 to 1" in comment_on(asked.key, lab.file("predict.toml").read_text()):
             assert asked.most == 1

@@ -22,10 +22,9 @@ LAB: Final = Lab(
             "right_after_one_day",
             "A user tells the truth with probability 3/4. How often is your best guess right after one day?",
             "number",
-            "share, 0 to 1",
             most=1,
         ),
-        Prediction("right_after_nine_days", "And after nine days?", "number", "share, 0 to 1", most=1),
+        Prediction("right_after_nine_days", "And after nine days?", "number", most=1),
         Prediction(
             "days_until_refused",
             "One day costs ε .77, the budget is ε 3. On which day does the ledger refuse?",

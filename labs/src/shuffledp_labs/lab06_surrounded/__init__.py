@@ -26,7 +26,6 @@ LAB: Final = Lab(
             "Three values of frequency .5, .3, .2; a message is true with probability .8. Two honest users are left "
             "of 20, one of them your victim. How often is the best guess at its value right?",
             "number",
-            "from 0 to 1",
             most=1,
         ),
         Prediction(

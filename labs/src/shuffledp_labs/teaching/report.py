@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from shuffledp_labs.lab import CHECK_POINTS, EXPLANATION_POINTS, PREDICTION_POINTS
 from shuffledp_labs.results import LabResult
 
 PICTURE_BYTES: Final = 8 * 2**20
@@ -81,9 +82,11 @@ def _head(report: Report) -> Iterator[str]:
         yield '<p class="note">No check has run yet: <code>shuffledp lab check</code>.</p>'
         return
     points = report.prediction_points + sum(check.points for check in result.checks)
-    yield f'<p class="total"><strong>{points}</strong> of 80, and up to 20 by a person</p>'
+    most = PREDICTION_POINTS + (result.possible if result.partial else CHECK_POINTS)
+    by_a_person = EXPLANATION_POINTS * len(report.explanations)
+    yield f'<p class="total"><strong>{points}</strong> of {most}, and up to {by_a_person} by a person</p>'
     yield "<table><thead><tr><th>check</th><th>asked</th><th>points</th><th></th></tr></thead><tbody>"
-    yield _row("A", "Predictions made before the lab", report.prediction_points, 5, "", "")
+    yield _row("A", "Predictions made before the lab", report.prediction_points, PREDICTION_POINTS, "", "")
     for check in result.checks:
         yield _row(
             check.name, report.titles.get(check.name, ""), check.points, check.of, check.outcome, check.message or ""

@@ -8,7 +8,7 @@ from shuffledp_core.errors import OutputError
 from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
-from shuffledp_labs.lab import Lab
+from shuffledp_labs.lab import CHECK_POINTS, Lab
 from shuffledp_labs.predictions import FILE, KEPT, kept_of
 from shuffledp_labs.results import LabResult, digest_of, read_result
 from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
@@ -87,8 +87,8 @@ def _notes(place: Path, result: LabResult | None) -> list[str]:
         notes.append("This run was broken off; the checks that are not listed have not run.")
     if result is not None and result.partial:
         notes.append(
-            f"This run left checks out; its points are of {result.possible}. "
-            f"`shuffledp lab check {result.lab}` runs all of them."
+            f"A partial run: its checks give {result.possible} of {CHECK_POINTS} points. Run all of them, by "
+            f"shuffledp lab check {result.lab}."
         )
     if _changed_predictions(place):
         notes.append("predict.toml was changed after the first run; what is shown are the predictions before it.")
