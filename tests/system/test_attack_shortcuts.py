@@ -5,7 +5,7 @@ most. That a false claim is found broken is argued at each fixture: with N trial
 taken at their worst quantiles of 1e-10, Clopper-Pearson's bounds at 5e-10 a side are put on them, and the ε they
 prove is still above the claim. The laws are the exact ones of the mechanisms.
 
-Time: about 70 s of CPU, spread over the cores.
+Time: about 70 s of CPU, spread over the cores; a third of it is the outlier's exact samples, whose tests are slow.
 """
 
 from __future__ import annotations
@@ -92,16 +92,19 @@ def finding(report: AttackReport, scenario: str, source: str = "") -> Finding:
     return found
 
 
+@pytest.mark.slow
 def test_the_far_user_is_seen_among_shuffled_numbers(outlier: AttackReport) -> None:
     assert outlier.succeeded_undefended
     assert outlier.details["far_value_named_within_2"] > 0.5
 
 
+@pytest.mark.slow
 def test_the_far_user_is_hidden_among_shuffled_bits(outlier: AttackReport) -> None:
     assert outlier.defence_held
     assert {one.defended for one in outlier.findings} == {True, False}
 
 
+@pytest.mark.slow
 def test_the_same_look_at_shuffled_bits_sees_noise_that_is_missing(outlier: AttackReport) -> None:
     assert finding(outlier, "control: bits shuffled").verdict is Verdict.BROKEN
 
@@ -164,6 +167,7 @@ def test_the_final_certificate_and_a_careful_plan_hold_for_those_who_stay(dropou
     assert finding(dropout, "the plan was made for 20").claim.value <= 0.25
 
 
+@pytest.mark.slow
 def test_an_attack_that_nobody_was_undefended_against_has_not_succeeded(outlier: AttackReport) -> None:
     defended = tuple(one for one in outlier.findings if one.defended)
     assert not replace(outlier, findings=defended).succeeded_undefended
