@@ -7,8 +7,8 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-slow test-docker check check-style check-types check-packages bench soak wheels sbom version images up round down lab-server \
-    lab-round handouts fuzz format clean help proto
+.PHONY: demo docs test test-labs test-slow test-docker check check-style check-types check-packages bench soak wheels \
+    sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
