@@ -37,7 +37,7 @@ test-labs: .venv/synced
 	    $(RUN) pytest -q -n auto --dist worksteal tests/labs/test_solutions_and_mutants.py $(if $(LAB),-k "$(LAB)")
 
 test-slow: .venv/synced
-	$(RUN) pytest -q -n auto --dist load -m slow
+	$(RUN) pytest -q -n auto --dist loadgroup -m slow
 
 # One after another, on two deployments that the tests bring up.
 test-docker: images

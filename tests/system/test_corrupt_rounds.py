@@ -32,7 +32,11 @@ from shuffledp_sim.demo import keep_evidence
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
-SETS = [(1, 2, 3), (1, 3), *(pytest.param(pair, marks=pytest.mark.slow) for pair in ((1, 2), (2, 3)))]
+SETS = [
+    (1, 2, 3),
+    (1, 3),
+    *(pytest.param(pair, marks=[pytest.mark.slow, pytest.mark.xdist_group(str(pair))]) for pair in ((1, 2), (2, 3))),
+]
 
 
 @pytest.fixture(scope="module", params=SETS, ids=str)
