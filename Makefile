@@ -7,8 +7,8 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-slow test-docker check bench soak wheels sbom version images up round down lab-server \
-    lab-round handouts fuzz format clean help proto
+.PHONY: demo docs test test-labs test-slow test-docker check check-style check-types check-packages bench soak wheels \
+    sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
@@ -37,23 +37,31 @@ test-labs: .venv/synced
 	    $(RUN) pytest -q -n auto --dist worksteal tests/labs/test_solutions_and_mutants.py $(if $(LAB),-k "$(LAB)")
 
 test-slow: .venv/synced
-	$(RUN) pytest -q -n auto --dist load -m slow
+	$(RUN) pytest -q -n auto --dist loadgroup -m slow
 
 # One after another, on two deployments that the tests bring up.
 test-docker: images
 	$(RUN) pytest -q -m docker
 
+# Two at a time: types and the site take most of it.
 check: .venv/synced
+	@$(MAKE) --no-print-directory --jobs=2 check-types docs check-packages check-style
+
+check-style: .venv/synced
 	$(UV) lock --check
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) mypy
-	@for file in tests/*/conftest.py; do $(RUN) mypy $$file || exit 1; done
 	$(RUN) lint-imports
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh
 	$(RUN) sh docs/check.sh
-	@$(MAKE) --no-print-directory docs
+
+check-types: .venv/synced
+	$(RUN) mypy
+	@for file in tests/*/conftest.py; do $(RUN) mypy $$file || exit 1; done
+
+# Each package with what it declares, and nothing else.
+check-packages: .venv/synced
 	@for part in core privacy client shuffler analyst accountant labs experiments; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
 	        python .ci/import_all.py shuffledp_$$part || exit 1; done

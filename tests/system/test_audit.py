@@ -306,6 +306,7 @@ def test_refusals_of_the_command_are_one_line(
         assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_rounds_over_real_processes_contradict_nothing(pool: ProcessPoolExecutor) -> None:
     """Ten rounds, 15 s; the smallest false-alarm rate there is, and no power: see the module's docstring."""
     report = audit_through_mixnet(bits(users=10, largest=1), Effort(5, STRICT), pool)

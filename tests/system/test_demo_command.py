@@ -29,26 +29,34 @@ def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture(tmp_path: Path) -> None:
+    """Of more users than the file has rows: they are drawn with replacement, and the answer says so."""
+    (tmp_path / "people.csv").write_text("age\n1\n2\n\n")
     done = demo(tmp_path, "--users", "60", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value", "3",
-                "--format", "json")  # fmt: skip
+                "--data", "people.csv", "--format", "json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert set(answer) >= KEYS
     assert answer["accepted"] == answer["users"] == 60
     assert len(answer["estimate"]) == len(answer["true_value"]) == 4
     assert sum(answer["true_value"]) == 60
+    assert min(answer["true_value"][1:3]) > 0
     assert set(answer["seconds"]) >= {"start", "open", "sealing", "upload", "node-1 mixing", "decoding", "total"}
     folder = tmp_path / "out" / answer["round"]
+    saved = json.loads((folder / "report.json").read_text())
+    assert answer["drawn_with_replacement_from"] == saved["drawn_with_replacement_from"] == 2
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
     for name in ("certificate", "plan-certificate", "manifest", "result"):
         assert set(json.loads((folder / f"{name}.json").read_text())) == {"label", "signer", "body", "signature"}
 
 
 def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> None:
-    done = demo(tmp_path, "--users", "60", "--mechanism", "rr-shuffle", "--epsilon", "3", "--max-value", "2")
+    """A metric one with a smaller distance, which is not refused for a budget that nobody set."""
+    done = demo(tmp_path, "--users", "40", "--adjacency", "metric", "--max-distance", "2")
     assert done.returncode == 0, done.stderr
     for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
         assert words in done.stdout
+    (saved,) = (tmp_path / "out").glob("*/report.json")
+    assert json.loads(saved.read_text())["max_distance"] == 2
 
 
 @pytest.mark.parametrize(
@@ -108,19 +116,6 @@ def test_a_file_that_is_no_table_of_whole_numbers_is_named_with_the_cause(
     assert "None" not in errors
 
 
-def test_more_users_than_rows_are_drawn_with_replacement_and_the_answer_says_so(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("age\n1\n2\n\n")
-    done = demo(tmp_path, "--users", "50", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value", "3",
-                "--data", "people.csv", "--format", "json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["drawn_with_replacement_from"] == 2
-    assert sum(answer["true_value"]) == 50
-    assert min(answer["true_value"][1:3]) > 0
-    saved = json.loads((tmp_path / "out" / answer["round"] / "report.json").read_text())
-    assert saved["drawn_with_replacement_from"] == 2
-
-
 def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order() -> None:
     first, again = (load_column(None, None, users=50_000, max_value=20, draw=True) for _ in range(2))
     assert (first.values == again.values).all()
@@ -130,12 +125,6 @@ def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order()
     assert abs(first.values.mean() - rows.values.mean()) < 0.2
     with pytest.raises(UsageError, match="only 20190 rows"):
         load_column(None, None, users=20_191, max_value=20)
-
-
-def test_a_metric_demo_with_a_smaller_distance_is_not_refused_for_a_budget_that_nobody_set(tmp_path: Path) -> None:
-    done = demo(tmp_path, "--users", "40", "--adjacency", "metric", "--max-distance", "2", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["max_distance"] == 2
 
 
 def test_bad_input_of_the_real_command_is_no_traceback(tmp_path: Path) -> None:
