@@ -144,6 +144,11 @@ def test_outside_of_it_two_of_them_are_possible_and_intervals_stay() -> None:
         )
 
 
+def test_where_messages_hardly_depend_on_values_the_most_likely_histogram_still_adds_up() -> None:
+    found = most_likely_histogram([40, 30, 40], 1 / 3, 1e-18)
+    assert found.tolist() == pytest.approx([55, 0, 55])
+
+
 def test_a_sum_has_one_estimator() -> None:
     spec = GeoShuffle(max_value=2, epsilon_geo=Fraction(1), padding=1)
     with pytest.raises(UsageError, match="ibu is for histograms"):

@@ -52,7 +52,8 @@ def project(values: ArrayLike, total: float) -> Floats:
     ordered = np.flip(np.sort(vector, axis=-1), axis=-1)
     thresholds = (np.cumsum(ordered, axis=-1) - total) / np.arange(1, vector.shape[-1] + 1)
     # With `>=` the first place always qualifies, also where `total` vanishes in rounding beside the largest value.
-    projected: Floats = np.maximum(vector - _at_last(thresholds, ordered >= thresholds), 0.0)
+    last = _last(ordered >= thresholds)
+    projected: Floats = np.maximum(vector - np.take_along_axis(thresholds, last, axis=-1), 0.0)
     return projected
 
 
@@ -61,7 +62,8 @@ def most_likely_histogram(counts: ArrayLike, q: float, slope: float) -> Floats:
 
     What the iterative Bayesian update tends to, without iterating: Σ c_y ln(q + slope x_y/n) is largest, over x >= 0
     with Σ x = n, at x_y = max(t c_y - n q/slope, 0), as its derivatives are equal where x is positive and not larger
-    elsewhere; sorting finds the one t. Source: for the likelihood, Agrawal and Aggarwal 2001.
+    elsewhere. Sorting finds the one t: if the m largest counts, C in all, are kept, t = n (1 + m q/slope)/C. Source of
+    the update: Agrawal and Aggarwal 2001.
 
     Args:
         counts: c_y, how many reports name each symbol; shape (..., k), not negative, Σ c = n > 0 in each last axis.
@@ -72,12 +74,13 @@ def most_likely_histogram(counts: ArrayLike, q: float, slope: float) -> Floats:
         The same shape: users for each symbol.
     """
     observed = np.asarray(counts, dtype=np.float64)
-    users = observed.sum(axis=-1, keepdims=True)
     ordered = np.flip(np.sort(observed, axis=-1), axis=-1)
-    places = np.arange(1, observed.shape[-1] + 1)
-    scales = users * (1 + places * (q / slope)) / np.cumsum(ordered, axis=-1)
-    scale = _at_last(scales, scales * ordered > users * (q / slope))
-    likely: Floats = np.maximum(observed * scale - users * (q / slope), 0.0)
+    sums, places = np.cumsum(ordered, axis=-1), np.arange(1, observed.shape[-1] + 1)
+    # x/n is (c + (m c - C) q/slope)/C: differences of whole numbers, exact however small the slope is.
+    last = _last(ordered + (places * ordered - sums) * (q / slope) >= 0)
+    total = np.take_along_axis(sums, last, axis=-1)
+    shares = (observed + ((last + 1) * observed - total) * (q / slope)) / total
+    likely: Floats = np.maximum(shares, 0.0) * sums[..., -1:]
     return likely
 
 
@@ -119,7 +122,6 @@ def iterative_bayesian_update(
     )
 
 
-def _at_last(values: Floats, holds: NDArray[np.bool_]) -> Floats:
-    """The value at the last place of each last axis that holds; shape (..., 1)."""
-    last = holds.shape[-1] - 1 - np.argmax(np.flip(holds, axis=-1), axis=-1, keepdims=True)
-    return np.take_along_axis(values, last, axis=-1)
+def _last(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Index of the last place of each last axis that holds; shape (..., 1)."""
+    return np.asarray(holds.shape[-1] - 1 - np.argmax(np.flip(holds, axis=-1), axis=-1, keepdims=True))

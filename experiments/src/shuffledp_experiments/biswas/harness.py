@@ -131,8 +131,8 @@ class Contest:
         if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:
             return Claim(statement, Verdict.SOUND, "the guarantees are equal", published)
         why = (
-            f"at ε = {self.group.epsilon0:g} the histogram has δ = 0 exactly, which no Gaussian has; at δ = {DELTA:g} "
-            f"it has ε = {self.epsilon.certified:.3g}; {said}"
+            f"the histogram's δ({self.group.epsilon0:g}) is exactly 0, as no Gaussian's is; at δ = {DELTA:g} its ε is "
+            f"{self.epsilon.certified:.3g}; {said}"
         )
         return Claim(statement, Verdict.UNEQUAL, why, published)
 

@@ -59,7 +59,7 @@ def _draw(found: Found) -> Figure:
         shown = np.maximum(tables[name], _FLOOR)
         mesh = axes.pcolormesh(axis, axis, shown, norm=LogNorm(_FLOOR, 1), cmap="viridis", shading="nearest")
         axes.set_title(f"δ, {name}", fontsize=11, loc="left")
-    figure.colorbar(mesh, ax=grid[0, :2].tolist(), label="δ (1e-60 and below alike)", shrink=0.9)
+    figure.colorbar(mesh, ax=grid[0, :2].tolist(), label="δ (1e-60 and below alike; white: δ = 0)", shrink=0.9)
     orders = np.log10(tables[_ATTAINED] / np.maximum(tables[_PRINTED], 5e-324))
     mesh = grid[0, 2].pcolormesh(axis, axis, orders, cmap="inferno_r", vmin=0, shading="nearest")
     grid[0, 2].set_title("orders of magnitude, attained / printed", fontsize=11, loc="left")

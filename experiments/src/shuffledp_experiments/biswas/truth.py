@@ -17,20 +17,21 @@ _ROUNDED = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The users of one row of a table: n, k, and the local parameter ε0 in nats."""
+    """The users of one row of a table: n, k, the local parameter ε0 in nats, and n_x0 where it is not 0.8 n."""
 
     users: int
     symbols: int
     epsilon0: float
+    others_at_x0: int | None = None
 
     @property
     def at_x0(self) -> int:
         """n_x0 as the tables have it: 0.8 n, not the 80 that the text states."""
-        return 4 * self.users // 5
+        return 4 * self.users // 5 if self.others_at_x0 is None else self.others_at_x0
 
     def settings(self) -> dict[str, object]:
         """The columns of a CSV that say which group a row is about."""
-        return {"n": self.users, "k": self.symbols, "epsilon0": self.epsilon0}
+        return {"n": self.users, "k": self.symbols, "epsilon0": self.epsilon0, "n_x0": self.at_x0}
 
     def spec(self) -> KRRHistogram:
         """k-RR with this ε0, or the nearest rational blanket with a smaller one."""

@@ -37,7 +37,10 @@ def simulate(
         int | None, typer.Option(parser=whole, metavar="INTEGER", help="Fast and repeatable; default: exact samplers.")
     ] = None,
     estimator: Annotated[
-        Estimator, typer.Option(help="Of a histogram: unbiased, the nearest possible, or the most likely one.")
+        Estimator,
+        typer.Option(
+            help="Of a histogram: unbiased, nearest possible, or most likely; the error is that of the first."
+        ),
     ] = Estimator.INVERTED,
     plot: Annotated[Path | None, typer.Option(help="Also draw the answer into this file (.png, .svg or .pdf).")] = None,
     output: Format = OutputFormat.TEXT,
