@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,7 +54,7 @@ TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
 
 def rounding(digits: str) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * 10.0 ** -len(digits.partition(".")[2])
+    return 0.5 * 10.0 ** int(Decimal(digits).as_tuple().exponent)
 
 
 @cache
