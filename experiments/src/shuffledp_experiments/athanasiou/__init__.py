@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_experiments.athanasiou import boost, corrupted, losses, noise, planar
+from shuffledp_experiments.athanasiou import boost, claims, corrupted, losses, noise, planar
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = (*losses.ENTRIES, *planar.ENTRIES, *boost.ENTRIES, *corrupted.ENTRIES, *noise.ENTRIES)
+ENTRIES: Final[tuple[Entry, ...]] = (
+    *losses.ENTRIES,
+    *planar.ENTRIES,
+    *boost.ENTRIES,
+    *corrupted.ENTRIES,
+    *noise.ENTRIES,
+    *claims.ENTRIES,
+)

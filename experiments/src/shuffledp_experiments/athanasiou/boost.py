@@ -45,9 +45,7 @@ def run(work: Work) -> Found:
             found = {n: bounds(spec(rate, n, delta), n, delta, d_max) for n in work["certified"]}
             for n, each in found.items():
                 series = f"ε_geo = {rate:g}, d <= {d_max}"
-                rows.append(
-                    Row(f"{series}, certified", Kind.CERTIFIED, "n", n, Y, each.certified, settings=settings)
-                )
+                rows.append(Row(f"{series}, certified", Kind.CERTIFIED, "n", n, Y, each.certified, settings=settings))
                 rows.append(Row(f"{series}, attained", Kind.ATTAINED, "n", n, Y, each.attained, settings=settings))
         n = work["judged"]
         told = published_epsilon(Fraction(rate), n, delta)

@@ -75,7 +75,9 @@ def run(work: Work) -> Found:
                 add(f"{name}, {title}, as printed", Kind.PRINTED, n, told(epsilon, delta, n), epsilon, 1)
         for n in work["users"]:
             share = printed.randomise(epsilon, delta, n)
-            truth = None if share is None else true_local(RRShuffle(max_value=1000, randomise=printed.rational(share)), n)
+            truth = (
+                None if share is None else true_local(RRShuffle(max_value=1000, randomise=printed.rational(share)), n)
+            )
             for kind in (Kind.CERTIFIED, Kind.ATTAINED):
                 add(f"RR-Shuffle, {title}, {kind.value} at the printed p", kind, n, truth, epsilon, 1)
             add(f"RR-Shuffle, {title}, as released", Kind.PRINTED, n, rr_released(epsilon, delta, n), epsilon, 1)
@@ -93,7 +95,11 @@ def run(work: Work) -> Found:
 def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
     """The three statements at the largest n where they have values."""
     found = []
-    for name, statement in (("RR-Shuffle", "Theorem 7.1"), ("Geo-Shuffle", "Proposition 5"), ("SGDL-Shuffle", "Theorem 7.2")):
+    for name, statement in (
+        ("RR-Shuffle", "Theorem 7.1"),
+        ("Geo-Shuffle", "Proposition 5"),
+        ("SGDL-Shuffle", "Theorem 7.2"),
+    ):
         values = [(n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None]
         n, told = values[-1]
         truth = {"RR-Shuffle": lambda: _rr_truth(epsilon, delta, n), "Geo-Shuffle": lambda: told}.get(
@@ -105,7 +111,10 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
                 told,
                 certified=truth,
                 attained=truth,
-                why={Verdict.FALSE: "unary bits are ordered: ln((2-p)/p) (S10)", Verdict.SOUND: "one report's exact loss (S8)"},
+                why={
+                    Verdict.FALSE: "unary bits are ordered: ln((2-p)/p) (S10)",
+                    Verdict.SOUND: "one report's exact loss (S8)",
+                },
             )
         )
     return found
@@ -129,7 +138,9 @@ def text_claims(delta: float) -> list[Claim]:
         value = PRINTED[name](0.2, delta, 150)
         assert value is not None  # n is above 4
         verdict = Verdict.SOUND if round(value) == told else Verdict.NOT_REPRODUCED
-        found.append(Claim(f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}", verdict, f"it is {value:.3g}", told))
+        found.append(
+            Claim(f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}", verdict, f"it is {value:.3g}", told)
+        )
     return found
 
 

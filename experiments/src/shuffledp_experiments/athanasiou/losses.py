@@ -19,7 +19,7 @@ from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated, least_error
 from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
-from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, error_law, sgdl_error
+from shuffledp_privacy.sums.errors import ErrorLaw, error_law, sgdl_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -224,7 +224,12 @@ def guarantees(grid: Grid, epsilon: float, delta: float, users: Iterable[int]) -
 
 def run_figure(work: Work) -> Found:
     """One of figures 5 and 23 to 29."""
-    grid, epsilon, delta, manhattan = Grid(work["squares"], work["radius"]), work["epsilon"], work["delta"], work["manhattan"]
+    grid, epsilon, delta, manhattan = (
+        Grid(work["squares"], work["radius"]),
+        work["epsilon"],
+        work["delta"],
+        work["manhattan"],
+    )
     share, note = share_of_ones(work.data), addresses(work.data)[1]
     rows: list[Row] = []
     base = {"epsilon": epsilon, "delta": delta}
@@ -278,9 +283,7 @@ def draw_figure(found: Found) -> Figure:
     for name in NAMES:
         drawing.line(axes[0, 0], found, f"{name} as printed", label=name, color=COLOUR[name])
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
-            drawing.line(
-                panel, found, f"{name}, certified to d = {d_max}", label=name, color=COLOUR[name], marker="."
-            )
+            drawing.line(panel, found, f"{name}, certified to d = {d_max}", label=name, color=COLOUR[name], marker=".")
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
         squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"
         panel.set_title(f"Certified for that, moves up to {squares_moved}", fontsize=10.5)
@@ -303,14 +306,24 @@ def run_table(work: Work) -> Found:
             law = axis_law(name, grid, epsilon, delta, n, share)
             settings = {**base, "d_max": 1, "squares": grid.squares, "radius": grid.radius}
             rows.append(
-                Row(f"{name}, table 3", Kind.PUBLISHED, "n", n, "Euclidean distance (m)", float(cell), settings=settings)
+                Row(
+                    f"{name}, table 3", Kind.PUBLISHED, "n", n, "Euclidean distance (m)", float(cell), settings=settings
+                )
             )
             rows.append(point(f"{name} as printed", Kind.PRINTED, law, n, grid, manhattan=False, d_max=1, **base))
             digits.append(judge_distance(name, cell, law, n, epsilon, delta, grid, least))
         central = axis_law(CENTRAL, grid, epsilon, delta, n, share)
         rows.append(point(CENTRAL, Kind.EXACT, central, n, grid, manhattan=False, d_max=grid.squares, **base))
         rows.append(
-            Row("least distance of any mechanism", Kind.EXACT, "n", n, "Euclidean distance (m)", least, settings=settings)
+            Row(
+                "least distance of any mechanism",
+                Kind.EXACT,
+                "n",
+                n,
+                "Euclidean distance (m)",
+                least,
+                settings=settings,
+            )
         )
         times = max(times, rows[-2].y / float(cells[-1]))
         for name in NAMES:
@@ -329,7 +342,9 @@ def run_table(work: Work) -> Found:
     notes = (
         note,
         f"table 3's SGDL-Shuffle is up to {times:,.0f} times below {CENTRAL} on each axis",
-        "RR-Shuffle as released, at 9/7 of ε and δ = 1e-3: " + ", ".join(f"{y:.0f}" for y in released[:3]) + " m in rows 1 to 3",
+        "RR-Shuffle as released, at 9/7 of ε and δ = 1e-3: "
+        + ", ".join(f"{y:.0f}" for y in released[:3])
+        + " m in rows 1 to 3",
     )
     return Found(tuple(rows), (*digits, *truths), notes)
 
@@ -411,7 +426,11 @@ def run_map(work: Work) -> Found:
         if counts[i, j] > 0
     ]  # fmt: skip
     empty = 1 - len(rows) / cells**2
-    return Found(tuple(rows), (Claim("figure 22", Verdict.DRAWING, "nothing is claimed"),), (note, f"{empty:.0%} of the cells are empty"))
+    return Found(
+        tuple(rows),
+        (Claim("figure 22", Verdict.DRAWING, "nothing is claimed"),),
+        (note, f"{empty:.0%} of the cells are empty"),
+    )
 
 
 def draw_map(found: Found) -> Figure:
