@@ -48,8 +48,7 @@ def run(work: Work) -> Found:
                 rows.append(Row(f"{series}, certified", Kind.CERTIFIED, "n", n, Y, each.certified, settings=settings))
                 rows.append(Row(f"{series}, attained", Kind.ATTAINED, "n", n, Y, each.attained, settings=settings))
         n = work["judged"]
-        told = published_epsilon(Fraction(rate), n, delta)
-        assert told is not None  # n is above 4
+        told = printed.present(published_epsilon(Fraction(rate), n, delta))
         for d_max in (min(work["d_max"]), max(work["d_max"])):
             each = bounds(spec(rate, n, delta), n, delta, d_max)
             claims.append(

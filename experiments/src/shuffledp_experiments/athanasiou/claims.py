@@ -1,4 +1,4 @@
-"""Numbers and statements in the text: fewest users, the crossing, the paddings, Theorem 3.2, two attacks, U_Q, the axes."""
+"""Numbers and statements in the text: users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def run_fewest(work: Work) -> Found:
         rows.append(Row("Theorem 3.1", Kind.PRINTED, "ε", epsilon, "fewest users", fewest, settings=settings))
         # p = 2/(1 + e^ε) gives ε per unit at δ = 0, whoever else is there: one user is enough.
         exact = 1 if pure_randomise(epsilon) < 1 else math.nan
-        for kind in (Kind.CERTIFIED, Kind.ATTAINED):
-            rows.append(Row(f"pure plan, {kind.value}", kind, "ε", epsilon, "fewest users", exact, settings=settings))
+        rows += [
+            Row(f"pure plan, {kind.value}", kind, "ε", epsilon, "fewest users", exact, settings=settings)
+            for kind in (Kind.CERTIFIED, Kind.ATTAINED)
+        ]
     numbers = printed.fewest_users(0.1, 1e-4)
     released = printed.fewest_users(0.1 + printed.RELEASED_TOLERANCE, printed.RELEASED_DELTA)
     axis = 0.15 / (6 * math.sqrt(2))
@@ -222,9 +224,8 @@ def run_tail(work: Work) -> Found:
     """Theorem 3.2 against the exact quantile of the error."""
     rows, claims = [], []
     users, epsilon, delta = work["users"], work["epsilon"], work["delta"]
-    share, law = printed.randomise(epsilon, delta, users), bits_law(users, epsilon, delta)
-    assert share is not None  # there are enough users
-    assert law is not None
+    share = printed.present(printed.randomise(epsilon, delta, users))
+    law = printed.present(bits_law(users, epsilon, delta))
     for beta in work["beta"]:
         told, exact = printed.theorem_3_2(share, users, beta), law.quantile(1 - beta)
         settings = {"n": users, "epsilon": epsilon, "delta": delta}
@@ -259,7 +260,7 @@ def draw_tail(found: Found) -> Figure:
 
 
 def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
-    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the shuffled noisy numbers.
+    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the noisy numbers.
 
     Args:
         law: of one user's noise.
@@ -287,8 +288,7 @@ def right_by_sum(law: ErrorLaw, distance: int) -> float:
 def run_attacks(work: Work) -> Found:
     """Section 4.1's outlier among shuffled numbers, and section 8's length of a message; exact chances of both."""
     users, epsilon, delta, rows = work["users"], work["epsilon"], work["delta"], []
-    rate = printed.geo_parameter(epsilon, delta, users)
-    assert rate is not None  # there are enough users
+    rate = printed.present(printed.geo_parameter(epsilon, delta, users))
     one, total = sgdl_error(1.0, rate), sgdl_error(float(users), rate)
     settings = {"n": users, "epsilon": epsilon, "epsilon_geo": rate}
     views: dict[str, Callable[[int], float]] = {
@@ -334,7 +334,8 @@ def draw_attacks(found: Found) -> Figure:
     panel.set_ylabel("chance to guess right: d or 0?")
     settings = found.rows[0].settings
     panel.set_title(
-        f"Bits of equal number hide what numbers and lengths show (n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
+        "Bits of equal number hide what numbers and lengths show "
+        f"(n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
         fontsize=10,
     )
     panel.legend(frameon=False, fontsize=8.5)
@@ -481,7 +482,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         source="Athanasiou et al. 2025, Theorem 3.2",
         question="How good is the bound on the error of RR-Shuffle?",
         parameters={
-            "users": 100, "epsilon": 0.1, "delta": 1e-4, "beta": (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4), "judged": (0.05, 0.01),
+            "users": 100, "epsilon": 0.1, "delta": 1e-4, "judged": (0.05, 0.01),
+            "beta": (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4),
         },
         run=run_tail,
         draw=draw_tail,
@@ -495,7 +497,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         source="Athanasiou et al. 2025, sections 4.1 and 8",
         question="Do shuffled numbers betray an outlier, and lengths a value?",
         parameters={
-            "users": 100, "epsilon": 0.1, "delta": 1e-4, "d": tuple(sorted({round(x) for x in np.geomspace(1, 1000, 60)})),
+            "users": 100, "epsilon": 0.1, "delta": 1e-4,
+            "d": tuple(sorted({round(x) for x in np.geomspace(1, 1000, 60)})),
         },
         run=run_attacks,
         draw=draw_attacks,
@@ -509,7 +512,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         source="Athanasiou et al. 2025, appendices D and G",
         question="What do coarser unary codes cost in error, at the same guarantee; and two axes?",
         parameters={
-            "epsilon": (0.1, 1.0), "granularity": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), "users": 100, "delta": 1e-4,
+            "epsilon": (0.1, 1.0), "granularity": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+            "users": 100, "delta": 1e-4,
         },
         run=run_granularity,
         draw=draw_granularity,

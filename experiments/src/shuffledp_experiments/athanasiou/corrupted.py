@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from shuffledp_core.mechanisms import RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import NAMES, calibrated
-from shuffledp_experiments.athanasiou.losses import COLOUR
+from shuffledp_experiments.athanasiou.losses import COLOUR, printed_spec
 from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_privacy.sums.errors import sgdl_log_mass
@@ -102,9 +101,7 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
     ):
         values = [(n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None]
         n, told = values[-1]
-        truth = {"RR-Shuffle": lambda: _rr_truth(epsilon, delta, n), "Geo-Shuffle": lambda: told}.get(
-            name, lambda: _sgdl_truth(epsilon, n)
-        )()
+        truth = _truth(name, epsilon, delta, n)
         found.append(
             judge(
                 f"{statement}, {name}, ε_S = {epsilon:g}, n = {n}",
@@ -120,23 +117,17 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
     return found
 
 
-def _rr_truth(epsilon: float, delta: float, users: int) -> float:
-    share = printed.randomise(epsilon, delta, users)
-    assert share is not None  # Theorem 7.1 had a value
-    return true_local(RRShuffle(max_value=printed.LARGEST, randomise=printed.rational(share)), users)
-
-
-def _sgdl_truth(epsilon: float, users: int) -> float:
-    spec = SGDLShuffle(max_value=printed.LARGEST, noise_epsilon=Fraction(str(epsilon)), shares=users, padding=0)
-    return true_local(spec, users)
+def _truth(name: str, epsilon: float, delta: float, users: int) -> float:
+    """ε_L of the mechanism that the paper runs for ε_S."""
+    spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
+    return true_local(printed.present(spec), users)
 
 
 def text_claims(delta: float) -> list[Claim]:
     """Section 7 at n = 150: ε_L "about 5" for SGDL, "about 1" for Geo; ε_S = .2."""
     found = []
     for name, told in (("SGDL-Shuffle", 5.0), ("Geo-Shuffle", 1.0)):
-        value = PRINTED[name](0.2, delta, 150)
-        assert value is not None  # n is above 4
+        value = printed.present(PRINTED[name](0.2, delta, 150))
         verdict = Verdict.SOUND if round(value) == told else Verdict.NOT_REPRODUCED
         found.append(
             Claim(f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}", verdict, f"it is {value:.3g}", told)

@@ -35,7 +35,7 @@ RUNS: Final = 1000
 """Runs of the paper for each point."""
 
 STANDARD_ERRORS: Final = 4.0
-"""A mean of 1,000 runs that is farther than this, and more than its last digit, from the exact law is not reproduced."""
+"""A mean of 1,000 runs farther than this, and more than its last digit, from the exact law is not reproduced."""
 
 LOCAL, CENTRAL = "Geo-Local", "Geo-Central"
 MECHANISMS: Final = (LOCAL, *NAMES, CENTRAL)
@@ -121,8 +121,8 @@ def row(
     """The row of one law; an empty y where there is no plan."""
     if law is None:
         return Row(series, kind, "n", users, measure.name, math.nan, settings=settings)
-    ends = (law.quantile(0.25) / users, law.quantile(0.75) / users) if measure.spread else (None, None)
-    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), *ends, settings=settings)
+    low, high = (law.quantile(level) / users if measure.spread else None for level in (0.25, 0.75))
+    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), low, high, settings=settings)
 
 
 def inverse_mean(work: Work, users: int) -> float:

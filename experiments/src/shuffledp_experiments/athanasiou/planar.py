@@ -1,7 +1,7 @@
 """The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to 29, and the map 22.
 
-Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on the
-addresses, and that of bits hardly: the addresses only say how many bits are ones.
+Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on
+the addresses, and that of bits hardly: the addresses only say how many bits are ones.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Grid:
 def metres(law: ErrorLaw, users: int, side: float, *, manhattan: bool) -> tuple[float, float, float]:
     """Mean, lower and upper quartile of the distance between true and reported centroid; both axes by one law.
 
-    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean is
-    not above the true one, and less than a thousandth below it.
+    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean
+    is not above the true one, and less than a thousandth below it.
     """
     first, mass = _cells(law)
     size = np.abs(first)
@@ -161,7 +161,7 @@ def axis_law(name: str, grid: Grid, epsilon: float, delta: float, users: int, sh
 
 @cache
 def released_axis_law(name: str, grid: Grid, epsilon: float, users: int, share: float) -> ErrorLaw | None:
-    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 with half of the printed t, SGDL n ε."""
+    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of t, SGDL with n ε."""
     run, delta = grid.axis(epsilon), printed.RELEASED_DELTA / 2
     if name == "SGDL-Shuffle":
         return sgdl_error(1.0, min(run * users, 30.0))
@@ -458,7 +458,7 @@ def draw_map(found: Found) -> Figure:
 
 def figure(number: int, epsilon: float, **options: Any) -> Entry:
     """The entry of one of the figures."""
-    changed = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
+    changed: dict[str, Any] = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
     squares = changed.get("squares", 1000)
     return Entry(
         id=f"002-f{number}",
