@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_experiments.athanasiou import losses, planar
+from shuffledp_experiments.athanasiou import boost, claims, corrupted, losses, noise, planar
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = (*losses.ENTRIES, *planar.ENTRIES)
+ENTRIES: Final[tuple[Entry, ...]] = tuple(
+    entry for module in (losses, planar, boost, corrupted, noise, claims) for entry in module.ENTRIES
+)

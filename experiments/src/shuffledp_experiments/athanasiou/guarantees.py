@@ -1,10 +1,10 @@
-"""Certificates and calibrations of the paper's settings, each computed once in a process; and the least error there is."""
+"""Certificates and calibrations of the paper's settings, each computed once; and the least error there is."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 from scipy.optimize import linprog
@@ -43,11 +43,11 @@ def calibrated(
 def least_error(epsilon: float, delta: float, width: int) -> float:
     """A lower bound on the mean absolute error, at the worst sum, of every mechanism that is (ε, δ) at distance 1.
 
-    Let M be one for sums 0..W, and p the law of M(s) - s with s averaged over 0..W-1; that over 1..W differs from it by at
-    most 1/W. Averaging HS_ε(M(s) ‖ M(s+1)) <= δ over s gives Σ_r (p(r) - e^ε p(r-1))_+ <= δ + e^ε/W, as HS is convex, and the
-    same for the other direction. An output between two whole numbers may be rounded at random, which |r| does not notice
-    as it is straight between them. p may be made symmetric. So the least Σ |r| p(r) under these lines is a bound: a linear
-    programme. δ = 0 and W infinite give Geo-Central (Ghosh, Roughgarden, Sundararajan 2009).
+    Let M be one for sums 0..W, and p the law of M(s) - s with s averaged over 0..W-1; that over 1..W differs from it
+    by at most 1/W. Averaging HS_ε(M(s) ‖ M(s+1)) <= δ over s gives Σ_r (p(r) - e^ε p(r-1))_+ <= δ + e^ε/W, as HS is
+    convex, and the same for the other direction. An output between two whole numbers may be rounded at random, which
+    |r| does not notice as it is straight between them. p may be made symmetric. So the least Σ |r| p(r) under these
+    lines is a bound: a linear programme. δ = 0 and W infinite give Geo-Central (Ghosh, Roughgarden, Sundararajan 2009).
 
     Args:
         epsilon: nats per unit.
@@ -69,7 +69,10 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
     rows = np.concatenate([steps, inside, steps, inside + points, steps + points, steps + points])
     columns = np.concatenate([steps, inside + 1, steps + points, inside + 1, steps, steps + 2 * points])
     values = np.concatenate(
-        [np.ones(points), np.full(reach, -grow), -np.ones(points), np.ones(reach), np.full(points, -grow), -np.ones(points)]
+        [
+            np.ones(points), np.full(reach, -grow), -np.ones(points),
+            np.ones(reach), np.full(points, -grow), -np.ones(points),
+        ]
     )  # fmt: skip
     above = coo_array((values, (rows, columns)), shape=(2 * points, 3 * points)).tocsr()
     spent = coo_array(
@@ -80,9 +83,9 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
     scale = 1e4
     found = linprog(
         np.concatenate([factor * steps, np.zeros(2 * points)]),
-        A_ub=vstack([above, spent]),
+        A_ub=cast("Any", vstack([above, spent])),  # the stubs know dense matrices only
         b_ub=np.concatenate([np.zeros(2 * points), [loss * scale]]),
-        A_eq=total,
+        A_eq=cast("Any", total),
         b_eq=[scale],
         method="highs",
     )

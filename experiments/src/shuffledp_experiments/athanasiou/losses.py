@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ RUNS: Final = 1000
 """Runs of the paper for each point."""
 
 STANDARD_ERRORS: Final = 4.0
-"""A mean of 1,000 runs that is farther than this, and more than its last digit, from the exact law is not reproduced."""
+"""A mean of 1,000 runs farther than this, and more than its last digit, from the exact law is not reproduced."""
 
 LOCAL, CENTRAL = "Geo-Local", "Geo-Central"
 MECHANISMS: Final = (LOCAL, *NAMES, CENTRAL)
@@ -53,7 +54,7 @@ TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
 
 def rounding(digits: str) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * 10.0 ** -len(digits.partition(".")[2])
+    return 0.5 * 10.0 ** int(Decimal(digits).as_tuple().exponent)
 
 
 @cache
@@ -120,8 +121,8 @@ def row(
     """The row of one law; an empty y where there is no plan."""
     if law is None:
         return Row(series, kind, "n", users, measure.name, math.nan, settings=settings)
-    ends = (law.quantile(0.25) / users, law.quantile(0.75) / users) if measure.spread else (None, None)
-    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), *ends, settings=settings)
+    low, high = (law.quantile(level) / users if measure.spread else None for level in (0.25, 0.75))
+    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), low, high, settings=settings)
 
 
 def inverse_mean(work: Work, users: int) -> float:

@@ -1,7 +1,7 @@
 """The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to 29, and the map 22.
 
-Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on the
-addresses, and that of bits hardly: the addresses only say how many bits are ones.
+Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on
+the addresses, and that of bits hardly: the addresses only say how many bits are ones.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Grid:
 def metres(law: ErrorLaw, users: int, side: float, *, manhattan: bool) -> tuple[float, float, float]:
     """Mean, lower and upper quartile of the distance between true and reported centroid; both axes by one law.
 
-    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean is
-    not above the true one, and less than a thousandth below it.
+    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean
+    is not above the true one, and less than a thousandth below it.
     """
     first, mass = _cells(law)
     size = np.abs(first)
@@ -161,8 +161,8 @@ def axis_law(name: str, grid: Grid, epsilon: float, delta: float, users: int, sh
 
 @cache
 def released_axis_law(name: str, grid: Grid, epsilon: float, users: int, share: float) -> ErrorLaw | None:
-    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 with half of the printed t, SGDL n ε."""
-    run, delta = grid.axis(epsilon), printed.RELEASED_DELTA
+    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of t, SGDL with n ε."""
+    run, delta = grid.axis(epsilon), printed.RELEASED_DELTA / 2
     if name == "SGDL-Shuffle":
         return sgdl_error(1.0, min(run * users, 30.0))
     if name == "Geo-Shuffle":
@@ -365,7 +365,7 @@ def judge_distance(
     """A printed distance against the exact law at the printed parameters, and against the least there is."""
     statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
     value = float(cell)
-    if value * 1.5 < least:
+    if value + rounding(cell) < least:
         return Claim(statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g} m", value)
     if law is None:
         wanted = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
@@ -373,8 +373,8 @@ def judge_distance(
     mean = metres(law, users, grid.side, manhattan=False)[0]
     square = 2 * (law.root_mean_square() * grid.side / users) ** 2
     spread = math.sqrt(max(0.0, square - mean**2) / 1000)
-    # One leading digit is printed mostly: half a unit of it.
-    slack = max(rounding(cell), 0.5 * 10 ** math.floor(math.log10(value))) + STANDARD_ERRORS * spread
+    # From 10 m on the table has whole tens only.
+    slack = (rounding(cell) if value < 10 else 5.0) + STANDARD_ERRORS * spread
     verdict = Verdict.SOUND if abs(value - mean) <= slack else Verdict.NOT_REPRODUCED
     return Claim(statement, verdict, f"the printed parameters give {mean:.3g} m", value)
 
@@ -458,7 +458,7 @@ def draw_map(found: Found) -> Figure:
 
 def figure(number: int, epsilon: float, **options: Any) -> Entry:
     """The entry of one of the figures."""
-    changed = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
+    changed: dict[str, Any] = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
     squares = changed.get("squares", 1000)
     return Entry(
         id=f"002-f{number}",
@@ -476,7 +476,7 @@ def figure(number: int, epsilon: float, **options: Any) -> Entry:
             "judged": (2000,),
             "d_max": (1, 10, 100, squares),
         },
-        quick={"users": (500, 2000, 4000), "calibrated": (1000,), "d_max": (1, 10)},
+        quick={"users": (500, 2000, 4000), "calibrated": (2000,), "d_max": (1,)},
         run=run_figure,
         draw=draw_figure,
         inferred=("calibrated", "judged", "d_max"),
@@ -485,8 +485,9 @@ def figure(number: int, epsilon: float, **options: Any) -> Entry:
     )
 
 
-_FALSE: Final = frozenset({Verdict.FALSE})
-_MORE: Final = _FALSE | {Verdict.LOOSE, Verdict.OPEN}
+_FALSE: Final = frozenset({Verdict.FALSE, Verdict.LOOSE})
+_SOUND: Final = _FALSE | {Verdict.SOUND}
+"""With ε = .15 Theorem 4.1 is right even for the whole grid: ε of an axis is so small that no change costs much."""
 
 TABLE: Final = Entry(
     id="002-t3",
@@ -500,19 +501,19 @@ TABLE: Final = Entry(
     draw=draw_table,
     seconds=60,
     seconds_quick=4,
-    verdicts=_MORE | {Verdict.IMPOSSIBLE, Verdict.NOT_REPRODUCED, Verdict.SOUND},
+    verdicts=_SOUND | {Verdict.IMPOSSIBLE, Verdict.NOT_REPRODUCED},
     data=("austin",),
 )  # fmt: skip
 
 FIGURES: Final = (
-    figure(5, 0.15, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(23, 0.1, verdicts=_MORE, seconds=30, seconds_quick=2, aliases=()),
-    figure(24, 0.2, squares=500, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(25, 0.3, squares=1500, radius=500.0, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(26, 0.2, radius=300.0, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(27, 0.1, manhattan=True, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(28, 0.2, manhattan=True, verdicts=_MORE, seconds=30, seconds_quick=2),
-    figure(29, 0.15, verdicts=_MORE, seconds=30, seconds_quick=2),
+    figure(5, 0.15, verdicts=_SOUND, seconds=30, seconds_quick=2),
+    figure(23, 0.1, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(24, 0.2, squares=500, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(25, 0.3, squares=1500, radius=500.0, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(26, 0.2, radius=300.0, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(27, 0.1, manhattan=True, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(28, 0.2, manhattan=True, verdicts=_FALSE, seconds=30, seconds_quick=2),
+    figure(29, 0.15, verdicts=_SOUND, seconds=30, seconds_quick=2),
 )
 
 MAP: Final = Entry(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 from scipy.optimize import brentq
 
@@ -17,6 +17,8 @@ from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
 from shuffledp_privacy.sums.geo import published_epsilon as theorem_4_1
 from shuffledp_privacy.sums.geo import published_padding as geo_padding
 from shuffledp_privacy.sums.sgdl import published_padding as sgdl_padding
+
+T = TypeVar("T")
 
 LARGEST: Final = 1000
 """k: values are 0..1000 in both experiments of the paper, unless a figure says otherwise."""
@@ -70,6 +72,13 @@ def geo_parameter(epsilon: float, delta: float, users: int, steepness: float = P
     if not missed(high) >= 0 or high > LARGEST_RATE:
         return None
     return float(brentq(missed, low, high, rtol=1e-6))
+
+
+def present(value: T | None) -> T:
+    """A value that parameters of an entry make sure of; raises ValueError where they do not."""
+    if value is None:
+        raise ValueError("the paper's statement has no value for these parameters; take more users")
+    return value
 
 
 def rational(value: float) -> Fraction:

@@ -1,0 +1,525 @@
+"""Numbers and statements in the text: users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_experiments import drawing
+from shuffledp_experiments.athanasiou import printed
+from shuffledp_experiments.athanasiou.losses import COLOUR, HALF, LOCAL, local_law
+from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_privacy.sums.clamping import least_padding_sgdl, sgdl_any_clamped
+from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
+from shuffledp_privacy.sums.planar import Guarantee, axis_budget, plane_guarantee
+from shuffledp_privacy.sums.quantised import quantised_epsilon, quantised_parameter
+from shuffledp_privacy.sums.rr import pure_randomise
+from shuffledp_privacy.sums.sgdl import published_padding
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+K: Final = printed.LARGEST
+
+
+def run_fewest(work: Work) -> Found:
+    """How many users RR-Shuffle needs, by Theorem 3.1 and in truth."""
+    rows, delta = [], work["delta"]
+    for epsilon in work["epsilon"]:
+        settings = {"delta": delta}
+        fewest = printed.fewest_users(epsilon, delta)
+        rows.append(Row("Theorem 3.1", Kind.PRINTED, "ε", epsilon, "fewest users", fewest, settings=settings))
+        # p = 2/(1 + e^ε) gives ε per unit at δ = 0, whoever else is there: one user is enough.
+        exact = 1 if pure_randomise(epsilon) < 1 else math.nan
+        rows += [
+            Row(f"pure plan, {kind.value}", kind, "ε", epsilon, "fewest users", exact, settings=settings)
+            for kind in (Kind.CERTIFIED, Kind.ATTAINED)
+        ]
+    numbers = printed.fewest_users(0.1, 1e-4)
+    released = printed.fewest_users(0.1 + printed.RELEASED_TOLERANCE, printed.RELEASED_DELTA)
+    axis = 0.15 / (6 * math.sqrt(2))
+    place = printed.fewest_users(axis, 1e-4 / 2)
+    for told, epsilon, own_delta in ((23, 0.1, 1e-4), (776, axis, 1e-4 / 2)):
+        rows.append(
+            Row("in the paper", Kind.PUBLISHED, "ε", epsilon, "fewest users", told, settings={"delta": own_delta})
+        )
+    claims = (
+        Claim(
+            "section 6.2: RR-Shuffle needs 23 users for ε = 0.1",
+            Verdict.SOUND if numbers == 23 else Verdict.NOT_REPRODUCED,
+            f"Theorem 3.1 gives {numbers}; with the released δ and tolerance {released}",
+            23,
+        ),
+        Claim(
+            "section 6.3: RR-Shuffle needs 776 users for ε_run = 0.15/(6 √2)",
+            Verdict.SOUND if place == 776 else Verdict.NOT_REPRODUCED,
+            f"Theorem 3.1 gives {place} at δ/2",
+            776,
+        ),
+    )
+    return Found(tuple(rows), claims, ("one user is enough for a guarantee: p = 2/(1 + e^ε) is pure at any n",))
+
+
+def draw_fewest(found: Found) -> Figure:
+    """Fewest users by ε."""
+    figure, axes = drawing.panels(width=7.2, height=4.4)
+    panel = axes[0, 0]
+    drawing.line(panel, found, "Theorem 3.1", label="Theorem 3.1, δ = 1e-4")
+    drawing.line(panel, found, "pure plan, certified", label="p = 2/(1 + e^ε), certified")
+    drawing.line(panel, found, "in the paper", ls="", marker="X", ms=8)
+    for row in found.rows:
+        if row.kind is Kind.PUBLISHED:
+            panel.annotate(f"{row.y:g}", (float(row.x), row.y), xytext=(6, -12), textcoords="offset points", fontsize=9)
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlabel("ε per unit (nats)")
+    panel.set_ylabel("fewest users (values 0..1000)")
+    panel.set_title("RR-Shuffle needs a crowd for its theorem, not for its guarantee", fontsize=11)
+    panel.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
+    """Law of the error of RR-Shuffle as Theorem 3.1 sets it; None for too few users."""
+    share = printed.randomise(epsilon, delta, users)
+    return None if share is None else bits_error(users * K, users * HALF, share)
+
+
+def run_crossing(work: Work) -> Found:
+    """From how many users on RR-Shuffle has less error than Geo-Local, as printed and as released."""
+    epsilon, rows = work["epsilon"], []
+    crossing: dict[str, int] = {}
+    cases = {
+        "as printed": (epsilon, work["delta"]),
+        "as released": (epsilon + printed.RELEASED_TOLERANCE, printed.RELEASED_DELTA),
+    }
+    for n in work["users"]:
+        local = local_law(epsilon, n).mean_absolute() / n
+        settings = {"epsilon": epsilon, "delta": 0.0}
+        rows.append(Row(LOCAL, Kind.EXACT, "n", n, "mean absolute error of the mean", local, settings=settings))
+        for name, (goal, delta) in cases.items():
+            law = bits_law(n, goal, delta)
+            y = math.nan if law is None else law.mean_absolute() / n
+            settings = {"epsilon": epsilon, "delta": delta}
+            rows.append(
+                Row(f"RR-Shuffle {name}", Kind.PRINTED, "n", n, "mean absolute error of the mean", y, settings=settings)
+            )
+            if y < local:
+                crossing.setdefault(name, n)
+    at = {name: _first_below(epsilon, goal, delta, crossing[name]) for name, (goal, delta) in cases.items()}
+    first = printed.fewest_users(epsilon, work["delta"])
+    claim = Claim(
+        "section 6.2: RR-Shuffle is worse than Geo-Local for 23 <= n <= 70, ε = 0.1",
+        Verdict.SOUND if (first, at["as printed"]) == (23, 71) else Verdict.NOT_REPRODUCED,
+        f"as printed for {first} <= n <= {at['as printed'] - 1}; as released up to {at['as released'] - 1}",
+        70,
+    )
+    return Found(tuple(rows), (claim,))
+
+
+def _first_below(epsilon: float, goal: float, delta: float, known: int) -> int:
+    """Least n for which RR-Shuffle has less error, by bisection between its first n and a known one."""
+    low, high = printed.fewest_users(goal, delta) - 1, known
+    while high - low > 1:
+        n = (low + high) // 2
+        law = bits_law(n, goal, delta)
+        below = law is not None and law.mean_absolute() < local_law(epsilon, n).mean_absolute()
+        low, high = (low, n) if below else (n, high)
+    return high
+
+
+def draw_crossing(found: Found) -> Figure:
+    """The errors by n."""
+    figure, axes = drawing.panels(width=7.2, height=4.4)
+    panel = axes[0, 0]
+    drawing.line(panel, found, LOCAL, color=COLOUR[LOCAL])
+    drawing.line(panel, found, "RR-Shuffle as printed", color=COLOUR["RR-Shuffle"])
+    drawing.line(panel, found, "RR-Shuffle as released", color=COLOUR["RR-Shuffle"], ls="--")
+    panel.axvspan(23, 70, color=drawing.QUIET, alpha=0.15, lw=0, label="where the paper sees RR-Shuffle behind")
+    panel.set_yscale("log")
+    panel.set_xlabel("users n")
+    panel.set_ylabel("mean absolute error of the mean")
+    panel.set_title("RR-Shuffle overtakes Geo-Local later than the paper says (ε = 0.1)", fontsize=11)
+    panel.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def exact_padding(epsilon: Fraction, users: int, delta: float) -> int:
+    """Least c at which somebody's noise leaves [-c, c] with probability at most δ: what Lemma C.1 is after."""
+    low, high = -1, 1
+    while sgdl_any_clamped(epsilon, users, high, users) > delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sgdl_any_clamped(epsilon, users, middle, users) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def run_padding(work: Work) -> Found:
+    """Lemma C.1's padding, the least with its property, and the least that the guarantee needs."""
+    rows, claims, notes = [], [], []
+    for users in work["users"]:
+        wrong = []
+        for value in work["epsilon"]:
+            epsilon, delta = Fraction(str(value)), work["delta"]
+            told, exact = published_padding(epsilon, users, delta), exact_padding(epsilon, users, delta)
+            settings = {"n": users, "delta": delta}
+            pairs = [("Lemma C.1", Kind.PRINTED, told), ("nobody clamped but with δ", Kind.EXACT, exact)]
+            for d_max in (1, K):
+                total = min(value * d_max, 700.0)
+                sound = least_padding_sgdl(epsilon, users, users, delta, total)
+                pairs.append((f"certified for d <= {d_max}", Kind.CERTIFIED, sound))
+            rows += [
+                Row(f"{name}, n = {users}", kind, "ε", value, "padding c (bits on each side)", y, settings=settings)
+                for name, kind, y in pairs
+            ]
+            if told < exact:
+                wrong.append(value)
+            if value in work["judged"]:
+                chance = sgdl_any_clamped(epsilon, users, told, users)
+                claims.append(
+                    Claim(
+                        f"Lemma C.1, n = {users}, ε = {value:g}, δ = {delta:g}",
+                        Verdict.FALSE if told < exact else Verdict.LOOSE if told > exact * 1.1 else Verdict.SOUND,
+                        f"somebody is clamped with probability {chance:.2g}",
+                        told,
+                        exact,
+                        exact,
+                    )
+                )
+        notes.append(f"n = {users}: Lemma C.1 is too small up to ε = {max(wrong):g}")
+    return Found(tuple(rows), tuple(claims), tuple(notes))
+
+
+def draw_padding(found: Found) -> Figure:
+    """A panel for each n."""
+    sizes = sorted({int(r.settings["n"]) for r in found.rows})  # type: ignore[call-overload]
+    figure, axes = drawing.panels(1, len(sizes), width=4.8 * len(sizes), height=4.6, sharey=True)
+    for panel, n in zip(axes[0], sizes, strict=True):
+        drawing.line(panel, found, f"Lemma C.1, n = {n}", label="Lemma C.1")
+        drawing.line(panel, found, f"nobody clamped but with δ, n = {n}", label="least with its property")
+        for d_max, style in ((1, "-."), (K, "-")):
+            series = f"certified for d <= {d_max}"
+            drawing.line(panel, found, f"{series}, n = {n}", label=f"needed for (ε, δ), d ≤ {d_max}", ls=style)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel("ε per unit (nats)")
+        panel.set_title(f"n = {n}: Lemma C.1 pads too little for small ε", fontsize=10.5)
+    axes[0, 0].set_ylabel("padding c (bits on each side)")
+    drawing.legend_below(figure, columns=4)
+    return figure
+
+
+def run_tail(work: Work) -> Found:
+    """Theorem 3.2 against the exact quantile of the error."""
+    rows, claims = [], []
+    users, epsilon, delta = work["users"], work["epsilon"], work["delta"]
+    share = printed.present(printed.randomise(epsilon, delta, users))
+    law = printed.present(bits_law(users, epsilon, delta))
+    for beta in work["beta"]:
+        told, exact = printed.theorem_3_2(share, users, beta), law.quantile(1 - beta)
+        settings = {"n": users, "epsilon": epsilon, "delta": delta}
+        for name, kind, y in (("Theorem 3.2", Kind.PRINTED, told), ("exact quantile", Kind.EXACT, exact)):
+            rows.append(Row(name, kind, "β", beta, "error of the sum", y, settings=settings))
+        if beta in work["judged"]:
+            claims.append(
+                judge(
+                    f"Theorem 3.2, n = {users}, ε = {epsilon:g}, β = {beta:g}",
+                    told,
+                    certified=exact,
+                    attained=exact,
+                    why=f"{told / exact:.2g} times the exact quantile",
+                )
+            )
+    return Found(tuple(rows), tuple(claims))
+
+
+def draw_tail(found: Found) -> Figure:
+    """Both by β."""
+    figure, axes = drawing.panels(width=6.6, height=4.2)
+    panel = axes[0, 0]
+    drawing.line(panel, found, "Theorem 3.2")
+    drawing.line(panel, found, "exact quantile")
+    panel.set_xscale("log")
+    panel.set_ylim(bottom=0)
+    panel.set_xlabel("β, probability of a larger error")
+    panel.set_ylabel("error of the sum (n = 100, values 0..1000)")
+    panel.set_title("Theorem 3.2 is about twice the exact quantile", fontsize=11)
+    panel.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
+    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the noisy numbers.
+
+    Args:
+        law: of one user's noise.
+        users: the far one among them.
+        distance: of the far value.
+    """
+    below = np.cumsum(law.mass)
+    points = np.arange(law.errors[0], law.errors[-1] + distance + 1)
+
+    def chance(limit: Floats) -> Floats:
+        at = np.clip(limit - law.errors[0], -1, law.errors.size - 1).astype(np.int64)
+        return np.where(at < 0, 0.0, np.minimum(below[at], 1.0))
+
+    others = chance(points) ** (users - 1)
+    return float(0.5 + 0.5 * np.max(others * (chance(points) - chance(points - distance))))
+
+
+def right_by_sum(law: ErrorLaw, distance: int) -> float:
+    """The same by the best look at one noisy number: (1 + total variation)/2."""
+    padded = np.concatenate([law.mass, np.zeros(distance)])
+    moved = np.concatenate([np.zeros(distance), law.mass])
+    return float(0.5 + 0.25 * np.abs(padded - moved).sum())
+
+
+def run_attacks(work: Work) -> Found:
+    """Section 4.1's outlier among shuffled numbers, and section 8's length of a message; exact chances of both."""
+    users, epsilon, delta, rows = work["users"], work["epsilon"], work["delta"], []
+    rate = printed.present(printed.geo_parameter(epsilon, delta, users))
+    one, total = sgdl_error(1.0, rate), sgdl_error(float(users), rate)
+    settings = {"n": users, "epsilon": epsilon, "epsilon_geo": rate}
+    views: dict[str, Callable[[int], float]] = {
+        NUMBERS: lambda d: right_by_largest(one, users, d),
+        BITS: lambda d: right_by_sum(total, d),
+        LENGTH: lambda d: right_by_sum(one, d),
+    }
+    found = {name: {d: view(d) for d in work["d"]} for name, view in views.items()}
+    for name, values in found.items():
+        rows += [
+            Row(name, Kind.EXACT, "d", d, "chance of a right guess", y, settings=settings) for d, y in values.items()
+        ]
+    claims = []
+    for statement, open_view in (
+        ("section 4.1: an outlier is seen among shuffled numbers, not among bits", NUMBERS),
+        ("section 8: a length that depends on the value tells it, one that does not hides it", LENGTH),
+    ):
+        gap, at = max((found[open_view][d] - found[BITS][d], d) for d in work["d"])
+        claims.append(
+            Claim(
+                statement,
+                Verdict.SOUND if gap > 0.25 else Verdict.NOT_REPRODUCED,
+                f"d = {at}: guessed right with {found[open_view][at]:.3f} against {found[BITS][at]:.3f}",
+            )
+        )
+    return Found(tuple(rows), tuple(claims), ("attack outlier and attack length play both with the clients' own code",))
+
+
+NUMBERS: Final = "noisy numbers shuffled, the largest is seen"
+BITS: Final = "bits shuffled, equally many from everybody"
+LENGTH: Final = "only the ones sent, the length is seen"
+
+
+def draw_attacks(found: Found) -> Figure:
+    """Chances of a right guess by the distance of the far value."""
+    figure, axes = drawing.panels(width=7.2, height=4.6)
+    panel = axes[0, 0]
+    for index, name in enumerate((LENGTH, NUMBERS, BITS)):
+        drawing.line(panel, found, name, color=(drawing.CYCLE[1], drawing.CYCLE[4], drawing.CYCLE[2])[index])
+    panel.axhline(0.5, color=drawing.QUIET, ls=":", lw=1)
+    panel.set_xscale("log")
+    panel.set_xlabel("far value d (everybody else holds 0)")
+    panel.set_ylabel("chance to guess right: d or 0?")
+    settings = found.rows[0].settings
+    panel.set_title(
+        "Bits of equal number hide what numbers and lengths show "
+        f"(n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
+        fontsize=10,
+    )
+    panel.legend(frameon=False, fontsize=8.5)
+    return figure
+
+
+def run_granularity(work: Work) -> Found:
+    """Appendix G: bits against error for each granularity, at equal pure ε per unit; and appendix D's axes."""
+    rows, claims = [], []
+    users = work["users"]
+    for epsilon in work["epsilon"]:
+        for step in work["granularity"]:
+            per_step = quantised_parameter(epsilon, step)
+            # A uniform remainder r is rounded with variance r (Q - r), (Q² - 1)/6 on average.
+            rounding = (step**2 - 1) / 6
+            noise = step**2 * sgdl_error(1.0, min(per_step, 30.0)).root_mean_square() ** 2
+            share = Fraction(per_step).limit_denominator(10**6)
+            padding = exact_padding(share, users, work["delta"])
+            settings = {"epsilon": epsilon, "n": users, "Q": step}
+            bits = math.ceil(K / step) + 2 * padding
+            local = math.sqrt((noise + rounding) / users)
+            shared = math.sqrt(noise / users**2 + rounding / users)
+            for name, y in (("Geo-Local", local), ("SGDL-Shuffle", shared)):
+                rows.append(
+                    Row(
+                        f"{name}, ε = {epsilon:g}",
+                        Kind.EXACT,
+                        "bits of a user",
+                        bits,
+                        "root mean square error of the mean",
+                        y,
+                        settings=settings,
+                    )
+                )
+            both = (quantised_epsilon(per_step, step), epsilon)
+            for kind, y in zip((Kind.CERTIFIED, Kind.ATTAINED), both, strict=True):
+                rows.append(
+                    Row(
+                        f"ε at ε_Q, ε = {epsilon:g}, {kind.value}",
+                        kind,
+                        "Q",
+                        step,
+                        "ε per unit (nats)",
+                        y,
+                        settings=settings,
+                    )
+                )
+    coarse = work["granularity"][-1]
+    lost = quantised_epsilon(1.0, coarse)
+    claims.append(
+        Claim(
+            "appendix G: a larger granularity decreases metric privacy",
+            Verdict.OPEN,
+            f"open there; at ε_Q = 1 for each step of Q = {coarse} a unit costs ln(1 + (e - 1)/Q) = {lost:.3g} (S14)",
+        )
+    )
+    budget = Guarantee(0.15, 1e-4)
+    axis = axis_budget(budget)
+    plane = plane_guarantee(axis, axis)
+    claims.append(
+        judge(
+            "appendix D: axes with ε/√2 and δ/2 give ε = 0.15 in the plane",
+            budget.epsilon,
+            certified=plane.epsilon,
+            # Along a diagonal of independent pure axes the losses add up: √2 times one axis'.
+            attained=math.sqrt(2) * axis.epsilon * (1 - 1e-12),
+            why="Cauchy and Schwarz (S15)",
+        )
+    )
+    return Found(tuple(rows), tuple(claims), ("Q from right to left; Q = 1 has the most bits",))
+
+
+def draw_granularity(found: Found) -> Figure:
+    """Error by bits, a panel for each ε."""
+    names = [s for s in dict.fromkeys(r.series for r in found.rows) if not s.startswith("ε at")]
+    levels = list(dict.fromkeys(float(r.settings["epsilon"]) for r in found.rows))  # type: ignore[arg-type]
+    figure, axes = drawing.panels(1, len(levels), width=4.8 * len(levels), height=4.5, sharey=True)
+    for panel, level in zip(axes[0], levels, strict=True):
+        for index, name in enumerate(n for n in names if n.endswith(f"ε = {level:g}")):
+            drawing.line(panel, found, name, label=name.partition(",")[0], **drawing.cycled(index))
+            kept = [r for r in found.rows if r.series == name]
+            for row in (kept[0], kept[-1], kept[len(kept) // 2]):
+                panel.annotate(
+                    f"Q = {row.settings['Q']}",
+                    (float(row.x), row.y),
+                    xytext=(4, 6),
+                    textcoords="offset points",
+                    fontsize=8,
+                )
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel("bits of a user, k/Q + 2c")
+        panel.set_title(f"ε = {level:g} per unit, pure, for every Q", fontsize=10.5)
+    axes[0, 0].set_ylabel("root mean square error of the mean (n = 100)")
+    drawing.legend_below(figure)
+    return figure
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    Entry(
+        id="002-c1",
+        source="Athanasiou et al. 2025, sections 6.2 and 6.3",
+        question="How many users does RR-Shuffle need?",
+        parameters={"epsilon": tuple(float(x) for x in np.round(np.geomspace(0.01, 2, 40), 5)), "delta": 1e-4},
+        run=run_fewest,
+        draw=draw_fewest,
+        seconds=1,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.NOT_REPRODUCED}),
+        inferred=("epsilon",),
+    ),
+    Entry(
+        id="002-c2",
+        source="Athanasiou et al. 2025, section 6.2",
+        question="From how many users on is RR-Shuffle better than Geo-Local?",
+        parameters={"epsilon": 0.1, "delta": 1e-4, "users": (*range(20, 50, 2), *range(50, 310, 10))},
+        quick={"users": (20, 30, 40, 60, 100, 200, 300)},
+        run=run_crossing,
+        draw=draw_crossing,
+        seconds=2,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.NOT_REPRODUCED}),
+    ),
+    Entry(
+        id="002-c4",
+        source="Athanasiou et al. 2025, Lemma C.1",
+        question="How much padding does SGDL-Shuffle need?",
+        parameters={
+            "epsilon": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0),
+            "users": (100, 1000),
+            "delta": 1e-4,
+            "judged": (0.1, 0.3, 1.0),
+        },
+        quick={"epsilon": (0.1, 0.3, 0.5, 1.0)},
+        run=run_padding,
+        draw=draw_padding,
+        seconds=2,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE}),
+        inferred=("judged",),
+    ),
+    Entry(
+        id="002-c5",
+        source="Athanasiou et al. 2025, Theorem 3.2",
+        question="How good is the bound on the error of RR-Shuffle?",
+        parameters={
+            "users": 100, "epsilon": 0.1, "delta": 1e-4, "judged": (0.05, 0.01),
+            "beta": (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4),
+        },
+        run=run_tail,
+        draw=draw_tail,
+        seconds=1,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.LOOSE}),
+        inferred=("beta",),
+    ),
+    Entry(
+        id="002-c6",
+        source="Athanasiou et al. 2025, sections 4.1 and 8",
+        question="Do shuffled numbers betray an outlier, and lengths a value?",
+        parameters={
+            "users": 100, "epsilon": 0.1, "delta": 1e-4,
+            "d": tuple(sorted({round(x) for x in np.geomspace(1, 1000, 60)})),
+        },
+        run=run_attacks,
+        draw=draw_attacks,
+        seconds=1,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.SOUND}),
+        inferred=("users", "d"),
+    ),
+    Entry(
+        id="002-c7",
+        source="Athanasiou et al. 2025, appendices D and G",
+        question="What do coarser unary codes cost in error, at the same guarantee; and two axes?",
+        parameters={
+            "epsilon": (0.1, 1.0), "granularity": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+            "users": 100, "delta": 1e-4,
+        },
+        run=run_granularity,
+        draw=draw_granularity,
+        seconds=1,
+        seconds_quick=1,
+        verdicts=frozenset({Verdict.OPEN, Verdict.SOUND}),
+        inferred=("users", "delta"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,185 @@
+"""Figure 6 and the numbers in its text: what is left of each mechanism when the shuffler is corrupt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_experiments import drawing
+from shuffledp_experiments.athanasiou import printed
+from shuffledp_experiments.athanasiou.guarantees import NAMES, calibrated
+from shuffledp_experiments.athanasiou.losses import COLOUR, printed_spec
+from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_privacy.bounds import Setting, corrupted_bounds
+from shuffledp_privacy.sums.errors import sgdl_log_mass
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Y: Final = "ε_L per unit (nats)"
+
+
+def rr(epsilon: float, delta: float, users: int) -> float | None:
+    """ε_L that Theorem 7.1 prints for the p that Theorem 3.1 gives for ε."""
+    share = printed.randomise(epsilon, delta, users)
+    return None if share is None else printed.theorem_7_1(share, delta)
+
+
+def rr_released(epsilon: float, delta: float, users: int) -> float | None:
+    """The same with the decimal logarithms of the released script, in both theorems."""
+    told = math.log10(4 / delta), math.log10(2 / delta)
+    root, needed = math.sqrt(2 * told[1]), 32 * told[0] / epsilon**2
+    local = ((root + math.sqrt(root**2 + 4 * needed)) / 2) ** 2 / users
+    if not printed.LARGEST >= local >= 14 * told[0]:
+        return None
+    return math.sqrt(32 * told[0] / (local - math.sqrt(2 * local * told[1])))
+
+
+def sgdl(epsilon: float, delta: float, users: int) -> float | None:  # noqa: ARG001
+    """Theorem 7.2 at d = 1: ln P(0)/P(1) of a share 1/n."""
+    zero, one = sgdl_log_mass(1 / users, epsilon, np.array([0, 1]))
+    return float(zero - one)
+
+
+PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
+    "RR-Shuffle": rr,
+    "Geo-Shuffle": printed.geo_parameter,
+    "SGDL-Shuffle": sgdl,
+}
+"""ε_L as printed, from (ε_S, δ, n): Theorem 7.1, Proposition 5, Theorem 7.2."""
+
+
+def true_local(spec: object, users: int) -> float:
+    """ε_L per unit, proved, and attained by the law of one report."""
+    return corrupted_bounds(spec, Setting(users, users, Adjacency.METRIC), 0.0).epsilon
+
+
+def run(work: Work) -> Found:
+    """ε_L by n, as printed for ε_S, and at an equally certified ε_S."""
+    delta, rows, claims = work["delta"], [], []
+
+    def add(series: str, kind: Kind, n: int, value: float | None, epsilon: float, d_max: int) -> None:
+        settings = {"epsilon_s": epsilon, "delta": delta, "d_max": d_max}
+        rows.append(Row(series, kind, "n", n, Y, math.nan if value is None else value, settings=settings))
+
+    for epsilon in work["epsilon_s"]:
+        title = f"ε_S = {epsilon:g}"
+        for name, told in PRINTED.items():
+            for n in work["users"]:
+                add(f"{name}, {title}, as printed", Kind.PRINTED, n, told(epsilon, delta, n), epsilon, 1)
+        for n in work["users"]:
+            share = printed.randomise(epsilon, delta, n)
+            truth = (
+                None if share is None else true_local(RRShuffle(max_value=1000, randomise=printed.rational(share)), n)
+            )
+            for kind in (Kind.CERTIFIED, Kind.ATTAINED):
+                add(f"RR-Shuffle, {title}, {kind.value} at the printed p", kind, n, truth, epsilon, 1)
+            add(f"RR-Shuffle, {title}, as released", Kind.PRINTED, n, rr_released(epsilon, delta, n), epsilon, 1)
+        for name in NAMES:
+            for n in work["calibrated"]:
+                spec = calibrated(name, epsilon, delta, n, work["d_max"])
+                local = None if spec is None else true_local(spec, n)
+                series = f"{name}, {title}, certified to d = {work['d_max']}"
+                add(series, Kind.CERTIFIED, n, local, epsilon, work["d_max"])
+        claims += judged(epsilon, delta, work["users"])
+    claims += text_claims(delta)
+    return Found(tuple(rows), tuple(claims))
+
+
+def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
+    """The three statements at the largest n where they have values."""
+    found = []
+    for name, statement in (
+        ("RR-Shuffle", "Theorem 7.1"),
+        ("Geo-Shuffle", "Proposition 5"),
+        ("SGDL-Shuffle", "Theorem 7.2"),
+    ):
+        values = [(n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None]
+        n, told = values[-1]
+        truth = _truth(name, epsilon, delta, n)
+        found.append(
+            judge(
+                f"{statement}, {name}, ε_S = {epsilon:g}, n = {n}",
+                told,
+                certified=truth,
+                attained=truth,
+                why={
+                    Verdict.FALSE: "unary bits are ordered: ln((2-p)/p) (S10)",
+                    Verdict.SOUND: "one report's exact loss (S8)",
+                },
+            )
+        )
+    return found
+
+
+def _truth(name: str, epsilon: float, delta: float, users: int) -> float:
+    """ε_L of the mechanism that the paper runs for ε_S."""
+    spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
+    return true_local(printed.present(spec), users)
+
+
+def text_claims(delta: float) -> list[Claim]:
+    """Section 7 at n = 150: ε_L "about 5" for SGDL, "about 1" for Geo; ε_S = .2."""
+    found = []
+    for name, told in (("SGDL-Shuffle", 5.0), ("Geo-Shuffle", 1.0)):
+        value = printed.present(PRINTED[name](0.2, delta, 150))
+        verdict = Verdict.SOUND if round(value) == told else Verdict.NOT_REPRODUCED
+        found.append(
+            Claim(f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}", verdict, f"it is {value:.3g}", told)
+        )
+    return found
+
+
+def draw(found: Found) -> Figure:
+    """Above as printed, below certified; a column for each ε_S."""
+    levels = sorted({float(r.settings["epsilon_s"]) for r in found.rows})  # type: ignore[arg-type]
+    d_max = max(int(r.settings["d_max"]) for r in found.rows)  # type: ignore[call-overload]
+    figure, axes = drawing.panels(2, len(levels), width=4.6 * len(levels), height=7.4, sharex=True, sharey=True)
+    for column, level in zip(axes.T, levels, strict=True):
+        title = f"ε_S = {level:g}"
+        for name in NAMES:
+            drawing.line(column[0], found, f"{name}, {title}, as printed", label=name, color=COLOUR[name])
+            series = f"{name}, {title}, certified to d = {d_max}"
+            drawing.line(column[1], found, series, label=name, color=COLOUR[name], marker="o", ms=3.5)
+        drawing.line(
+            column[0], found, f"RR-Shuffle, {title}, certified at the printed p", label="RR-Shuffle, true at that p",
+            color=COLOUR["RR-Shuffle"], ls="--",
+        )  # fmt: skip
+        column[0].set_title(f"{title} as printed, δ = 0.01", fontsize=10.5)
+        column[1].set_title(f"{title} certified, changes up to {d_max}", fontsize=10.5)
+        column[1].set_xlabel("users n")
+        column[0].set_xscale("log")
+        column[0].set_yscale("log")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("ε_L per unit, shuffler corrupt (nats)")
+    drawing.legend_below(figure, columns=4)
+    return figure
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    Entry(
+        id="002-f6",
+        source="Athanasiou et al. 2025, figure 6 and section 7",
+        question="What is left of each mechanism when the shuffler is corrupt, at the same ε_S?",
+        parameters={
+            "epsilon_s": (0.05, 0.2),
+            "delta": 0.01,
+            "users": (*range(5, 50, 3), *range(50, 200, 15), 150, *range(200, 1000, 47), 999),
+            "calibrated": (20, 50, 150, 400, 999),
+            "d_max": 1000,
+        },
+        quick={"users": (20, 50, 100, 150, 999), "calibrated": (50, 999), "d_max": 1},
+        run=run,
+        draw=draw,
+        seconds=30,
+        seconds_quick=2,
+        verdicts=frozenset({Verdict.FALSE, Verdict.SOUND}),
+        inferred=("calibrated", "d_max"),
+        aliases=("002-c3",),
+    ),
+)
