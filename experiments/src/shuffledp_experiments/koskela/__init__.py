@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.koskela import compositions, gaussian, terms
 
-ENTRIES: Final[tuple[Entry, ...]] = ()
+ENTRIES: Final[tuple[Entry, ...]] = (*compositions.ENTRIES, *gaussian.ENTRIES, *terms.ENTRIES)
