@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from shuffledp.commands.questions import krr_histogram
+from shuffledp.views import subsampled
+from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, both_sides, finite, logarithmic, standard
+from shuffledp_experiments.beyond.plans import GRAIN
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -94,4 +99,85 @@ N7: Final = Entry(
     },
     quick={"ε0": (1.0,), "n": (1000, 10_000), "rounds": (1, 100, 10_000)},
     run=_run_n7, draw=_draw_n7, seconds=30, seconds_quick=4,
+)  # fmt: skip
+
+
+def _run_n14(work: Work) -> Found:
+    people, symbols = work["N"], work["k"]
+    whole, _ = krr_histogram(symbols, work["ε0"])
+    goal = _share_variance(people, people, symbols, float(whole.blanket))
+    rows: list[Row] = []
+    for slack in work["error"]:
+        settings = {"N": people, "k": symbols, "error": slack}
+        for rate in work["rate"]:
+            blanket = _blanket_for(people, rate, symbols, goal * slack**2)
+            secret = known = np.nan
+            if blanket is not None:
+                drawn = standard(round(people * rate))
+                spec = KRRHistogram(symbols=symbols, blanket=blanket)
+                secret = subsampled(spec, Fraction(rate), drawn, delta=DELTA).numbers["epsilon"] or np.nan
+                known = both_sides(spec, drawn).certified
+            found = {"who is drawn is secret": secret, "who is drawn is known": known}
+            rows += [
+                Row(name, Kind.CERTIFIED, "rate", rate, "ε (nats)", finite(value), settings=settings)
+                for name, value in found.items()
+            ]
+    return Found(tuple(rows), notes=tuple(_best_rate(rows, slack) for slack in work["error"]))
+
+
+def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> float:
+    """Variance of the estimated share of one of k equally frequent symbols: of the draw, and of the randomisers."""
+    share, q = 1 / symbols, blanket / symbols
+    p = 1 - blanket + q
+    draw = share * (1 - share) * (people - drawn) / (people - 1)
+    return (draw + (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (1 - blanket) ** 2) / drawn
+
+
+def _blanket_for(people: int, rate: float, symbols: int, variance: float) -> Fraction | None:
+    """Largest γ with which the drawn users' answer has this variance; None where the draw alone has more."""
+    drawn, low, high = round(people * rate), 0.0, 1.0 - 1e-6
+    if _share_variance(people, drawn, symbols, low) >= variance:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _share_variance(people, drawn, symbols, middle) <= variance else (low, middle)
+    blanket = Fraction(math.floor(low * GRAIN), GRAIN)
+    return blanket if blanket > 0 else None
+
+
+def _best_rate(rows: list[Row], slack: float) -> str:
+    secret = [row for row in rows if row.settings["error"] == slack and row.series == "who is drawn is secret"]
+    feasible = [row for row in secret if not np.isnan(row.y)]
+    best = min(feasible, key=lambda row: row.y)
+    full = next(row.y for row in secret if row.x == 1.0)
+    return f"error {slack:g} times the least: least ε {best.y:.4g} at rate {best.x:g}, {full:.4g} with everybody"
+
+
+def _draw_n14(found: Found) -> Figure:
+    slacks = list(dict.fromkeys(row.settings["error"] for row in found.rows))
+    figure, axes = drawing.panels(width=8.6, height=5.2)
+    each = axes[0, 0]
+    for index, slack in enumerate(slacks):
+        rows = [row for row in found.rows if row.settings["error"] == slack]
+        style = drawing.cycled(index)
+        drawing.line(each, rows, "who is drawn is secret", label=f"error x {slack:g}, secret draw", **style)
+        dotted = {**style, "ls": ":", "marker": ""}
+        drawing.line(each, rows, "who is drawn is known", label=f"error x {slack:g}, known draw", **dotted)
+    settings = found.rows[0].settings
+    each.set_title(f"Drawing some of N = {settings['N']:,} at one error (k-RR, k = {settings['k']}, δ = {DELTA:g})")
+    each.set_xlabel("rate: share of the people who are drawn")
+    each.set_ylabel("certified ε (nats)")
+    logarithmic(each)
+    drawing.legend_below(figure, columns=3)
+    return figure
+
+
+N14: Final = Entry(
+    id="n14", source="new", question="Is it better to ask all with more noise, or some with less?",
+    parameters={
+        "N": 100_000, "k": 10, "ε0": 1.0, "error": (1.0, 2.0, 4.0),
+        "rate": (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0),
+    },
+    quick={"error": (2.0,), "rate": (0.2, 0.5, 1.0)},
+    run=_run_n14, draw=_draw_n14, seconds=15, seconds_quick=2,
 )  # fmt: skip
