@@ -260,5 +260,5 @@ def test_room_is_kept_for_all_reports_that_may_arrive() -> None:
 
 
 def test_a_change_that_costs_too_much_is_refused() -> None:
-    with pytest.raises(CannotCertify, match="smaller distance"):
+    with pytest.raises(CannotCertify, match="a smaller"):
         calibrate("split-mix", Target(5.0, 1e-6, users=2000, honest=2000, max_value=1000, adjacency=Adjacency.METRIC))

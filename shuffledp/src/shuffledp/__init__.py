@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shuffledp.verification import Checked, verify
     from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
-    from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+    from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
     from shuffledp_core.privacy import Adjacency
     from shuffledp_privacy.bounds import Setting
     from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
@@ -50,6 +50,7 @@ __all__ = [
     "SGDLShuffle",
     "Setting",
     "ShuffleDPError",
+    "SplitMix",
     "SubsetSelection",
     "UnaryEncoding",
     "View",
@@ -76,7 +77,7 @@ _HOMES: Final = {
     "shuffledp.verification": ("Checked", "verify"),
     "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
-    "shuffledp_core.mechanisms": ("GeoShuffle", "KRRHistogram", "RRShuffle", "SGDLShuffle"),
+    "shuffledp_core.mechanisms": ("GeoShuffle", "KRRHistogram", "RRShuffle", "SGDLShuffle", "SplitMix"),
     "shuffledp_core.privacy": ("Adjacency",),
     "shuffledp_privacy.bounds": ("Setting",),
     "shuffledp_privacy.local.encodings": ("HadamardResponse", "SubsetSelection", "UnaryEncoding"),

@@ -20,6 +20,9 @@ from shuffledp_privacy.primitives.contour import Floats
 SECURITY: Final = 40
 """Bits of statistical security that are asked for where nobody names them: a distance of 2^-40."""
 
+MOST_SECURITY: Final = 900
+"""Most bits that may be asked for: what is smaller comes near the smallest numbers there are."""
+
 SMALLEST: Final = 1e-300
 """Added to every distance, so that none is rounded to 0."""
 
@@ -59,14 +62,14 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
     Args:
         honest: h >= 1.
         modulus: q.
-        security: σ, bits, above 0 and at most 900.
+        security: σ, bits, above 0 and at most `MOST_SECURITY`.
 
     Raises:
         UsageError: security out of range.
         CannotCertify: no number of pieces that a round carries is enough.
     """
-    if not 0 < security <= 900:
-        raise UsageError(f"the bits of security must be above 0 and at most 900, not {security:g}")
+    if not 0 < security <= MOST_SECURITY:
+        raise UsageError(f"the bits of security must be above 0 and at most {MOST_SECURITY}, not {security:g}")
     goal = 2.0**-security
     low, high = 2, 4
     while mixing_distance(honest, modulus, high) > goal:
