@@ -58,7 +58,8 @@ def series(honest: int, modulus: int, pieces: int) -> Fraction:
     base = [Fraction(math.factorial(k * pieces), math.factorial(k) ** 2) for k in range(honest + 1)]
     power = [Fraction(1)]
     for n in range(1, honest + 1):
-        power.append(sum((k * modulus - n + k) * base[k] * power[n - k] for k in range(1, n + 1)) / n)
+        terms = (Fraction(k * modulus - n + k, n) * base[k] * power[n - k] for k in range(1, n + 1))
+        power.append(sum(terms, Fraction(0)))
     return power[honest] * math.factorial(honest) ** 2 / math.factorial(honest * pieces) / modulus
 
 
@@ -175,7 +176,7 @@ def test_the_whole_view_is_no_more_than_its_sum_and_the_distance(
     for others in itertools.combinations_with_replacement(range(modulus), honest - 1):
         for before, after in itertools.permutations(range(modulus), 2):
             first, second = (view(noise, (value, *others), modulus, pieces) for value in (before, after))
-            central = hockey_stick(*(sums(law, modulus) for law in (first, second)), growth)
+            central = hockey_stick(sums(first, modulus), sums(second, modulus), growth)
             assert central <= hockey_stick(first, second, growth) <= central + (1 + growth) * tau
 
 
