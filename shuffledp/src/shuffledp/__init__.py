@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         OneBitShuffle,
         RRShuffle,
         SGDLShuffle,
+        SplitMix,
     )
     from shuffledp_core.privacy import Adjacency
     from shuffledp_privacy.bounds import Setting
@@ -63,6 +64,7 @@ __all__ = [
     "SGDLShuffle",
     "Setting",
     "ShuffleDPError",
+    "SplitMix",
     "SubsetSelection",
     "UnaryEncoding",
     "View",
@@ -99,6 +101,7 @@ _HOMES: Final = {
         "OneBitShuffle",
         "RRShuffle",
         "SGDLShuffle",
+        "SplitMix",
     ),
     "shuffledp_core.privacy": ("Adjacency",),
     "shuffledp_privacy.bounds": ("Setting",),

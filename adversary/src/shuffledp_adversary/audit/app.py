@@ -26,7 +26,7 @@ from shuffledp.commands.options import (
     whole,
 )
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import MECHANISMS, Answers, SGDLShuffle, Spec
+from shuffledp_core.mechanisms import MECHANISMS, Answers, SGDLShuffle, Spec, SplitMix
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ audit_app = typer.Typer(
 TRIALS: Final = 1_000_000
 """On each dataset, in process, 8 reports each: 16 million reports by default."""
 
-DEAR: Final[dict[str, int]] = {SGDLShuffle.kind: 500_000}
+DEAR: Final[dict[str, int]] = {SGDLShuffle.kind: 500_000, SplitMix.kind: 500_000}
 """The same for mechanisms whose draws take longer."""
 
 QUICK: Final = 20

@@ -1,6 +1,6 @@
 """Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers that add up to it.
 
-Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation: docs/accounting.md, S18.
+Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation: docs/accounting.md, S19.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.registry import load
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, left_to_mixing, own_tail
-from shuffledp_privacy.sums.mixing import SECURITY, least_pieces
+from shuffledp_privacy.sums.mixing import MOST_SECURITY, SECURITY, least_pieces
 
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
@@ -239,7 +239,8 @@ def _guess_of_whole_noise(target: Target, safest: float) -> float:
 
 def _split(target: Target) -> Family:
     safest = _pure_unit(target)
-    security = _security(target)
+    total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
+    security = mixing_security(total, target.delta, target.rounds)
 
     def build(epsilon: Fraction) -> Mechanism:
         modulus = wide_modulus(target.largest, epsilon, target.honest, target.most_users or target.users)
@@ -254,15 +255,19 @@ def _split(target: Target) -> Family:
     return Family(build, _guess_of_whole_noise(target, safest), safest, rising=False)
 
 
-def _security(target: Target) -> float:
-    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the largest change."""
-    total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
-    costs = math.log2(math.e) * float(np.logaddexp(0.0, total))
-    needed = costs - math.log2(left_to_mixing(target.delta, target.rounds))
-    if needed > 900:
+def mixing_security(total: float, delta: float, rounds: int) -> float:
+    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the largest change.
+
+    Raises:
+        CannotCertify: they are more than any number of pieces gives.
+    """
+    if delta == 0:
+        return float(SECURITY)  # then nothing counts but a user's own noise
+    needed = math.log2(math.e) * float(np.logaddexp(0.0, total)) - math.log2(left_to_mixing(delta, rounds))
+    if needed > MOST_SECURITY:
         raise CannotCertify(
-            f"{SplitMix.kind} does not reach far enough: a change of {target.reach} may cost {total:.6g}; cover a "
-            "smaller distance, or take another mechanism"
+            f"{SplitMix.kind} does not reach that far: the largest change may cost {total:.6g}; cover a smaller "
+            "distance, or take another mechanism"
         )
     return max(float(SECURITY), needed)
 

@@ -1,7 +1,7 @@
 """How well the pieces of split values mix: the distance of their shuffle from one that shows their sum alone.
 
 Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi, Manurangsi, Pagh and Velingker
-2020. The bound here is our own (docs/accounting.md, Proposition S18): a collision probability that is a function of the
+2020. The bound here is our own (docs/accounting.md, Proposition S19): a collision probability that is a function of the
 connected components of a random bipartite graph, summed with no constants lost.
 """
 
@@ -20,6 +20,9 @@ from shuffledp_privacy.primitives.contour import Floats
 SECURITY: Final = 40
 """Bits of statistical security that are asked for where nobody names them: a distance of 2^-40."""
 
+MOST_SECURITY: Final = 900
+"""Most bits that may be asked for: what is smaller comes near the smallest numbers there are."""
+
 SMALLEST: Final = 1e-300
 """Added to every distance, so that none is rounded to 0."""
 
@@ -35,7 +38,7 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
     """τ: total variation distance between the shuffled pieces of these users and uniform ones of the same sum.
 
     Holds for all values that they may hold, noise included; other users' pieces change nothing. Rounded up, at most 1.
-    Docs/accounting.md, Proposition S18. Time does not depend on `honest`.
+    Docs/accounting.md, Proposition S19. Time does not depend on `honest`.
 
     Args:
         honest: h >= 1, users whose pieces are drawn as they should be, and all arrive.
@@ -44,7 +47,7 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
     """
     if honest < 1 or modulus < 2 or pieces < 1:
         raise ValueError(f"h, q and m must be at least 1, 2 and 1, not {honest}, {modulus} and {pieces}")
-    # S18 (c) is proved from three pieces on; a crowd of one has nobody to mix with, and its sum is its own.
+    # S19 (c) is proved from three pieces on; a crowd of one has nobody to mix with, and its sum is its own.
     if pieces < 3 and honest > 1:
         return 1.0
     log_excess = _log_excess(honest, modulus, pieces)
@@ -59,14 +62,14 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
     Args:
         honest: h >= 1.
         modulus: q.
-        security: σ, bits, above 0 and at most 900.
+        security: σ, bits, above 0 and at most `MOST_SECURITY`.
 
     Raises:
         UsageError: security out of range.
         CannotCertify: no number of pieces that a round carries is enough.
     """
-    if not 0 < security <= 900:
-        raise UsageError(f"the bits of security must be above 0 and at most 900, not {security:g}")
+    if not 0 < security <= MOST_SECURITY:
+        raise UsageError(f"the bits of security must be above 0 and at most {MOST_SECURITY}, not {security:g}")
     goal = 2.0**-security
     low, high = 2, 4
     while mixing_distance(honest, modulus, high) > goal:
@@ -90,9 +93,9 @@ def published_pieces(honest: int, modulus: int, security: float) -> int:
 
 
 def _log_excess(honest: int, modulus: int, pieces: int) -> float:
-    """ln of an upper bound of E[q^(C-1)] - 1, C the components of the graph (S18); inf where none is computed."""
+    """ln of an upper bound of E[q^(C-1)] - 1, C the components of the graph (S19); inf where none is computed."""
     grow = math.log(modulus)
-    # ln(1 + w_i) for i = 1, 2, ...; S18 (c).
+    # ln(1 + w_i) for i = 1, 2, ...; S19 (c).
     known = [0.0]
     for users in range(2, min(honest, _CROWDS) + 1):
         found = _log_sum(users, pieces, known) + grow
@@ -105,7 +108,7 @@ def _log_excess(honest: int, modulus: int, pieces: int) -> float:
 
 
 def _falls_from(users: int, grow: float, pieces: int, known: list[float]) -> bool:
-    """True if w_j <= 1 for all j >= `users`: the bound that the induction of S18 (d) needs."""
+    """True if w_j <= 1 for all j >= `users`: the bound that the induction of S19 (d) needs."""
     closed = _log_closed(users, pieces, len(known))
     ends = np.logaddexp(closed[0], closed[1] + math.log(users / 2)) + math.log(2)
     total = np.logaddexp(np.logaddexp.reduce(closed + np.array(known)), ends)
@@ -113,7 +116,7 @@ def _falls_from(users: int, grow: float, pieces: int, known: list[float]) -> boo
 
 
 def _large(users: int, grow: float, pieces: int, known: list[float]) -> float:
-    """S18 (d): the sum over crowds that are known, and a closed form for all others."""
+    """S19 (d): the sum over crowds that are known, and a closed form for all others."""
     if users <= len(known) + 1:
         return _log_sum(users, pieces, known[: users - 1]) + grow
     closed = _log_closed(users, pieces, 3)

@@ -1,7 +1,7 @@
 """Bounds for split-mix (Balle et al. 2020): a sum with one discrete Laplace noise that nothing clamps, seen alone.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle, and, where clamping has its cost
-there, the distance τ of the shuffled pieces from uniform ones of the same sum (docs/accounting.md, Proposition S18).
+there, the distance τ of the shuffled pieces from uniform ones of the same sum (docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shuffledp_privacy.sums.mixing import mixing_distance
 
 
 def noisy_sum(spec: SplitMix, setting: Setting) -> NoisySum:
-    """Parameters of a split-mix round for the analysis; `clamped` is τ, which costs as much as a δ1 of S6 does (S18).
+    """Parameters of a split-mix round for the analysis; `clamped` is τ, which costs as much as a δ1 of S6 does (S19).
 
     Raises:
         UsageError: the modulus is too small for so many users.
@@ -57,7 +57,7 @@ def _basis(spec: SplitMix, setting: Setting, item: NoisySum) -> tuple[str, ...]:
     return (
         sgdl.noise_basis(spec.shares, setting.honest),
         "S1-S5: exact divergence, worst distance",
-        f"S18: {spec.pieces} pieces of {setting.honest} honest users show their sum and no more, but for "
+        f"S19: {spec.pieces} pieces of {setting.honest} honest users show their sum and no more, but for "
         f"{item.clamped:.2g} (1 + e^E)",
         "S8: never more than one noisy value alone",
         "one lost, doubled or altered message voids the sum, and one user who lies moves it anywhere",

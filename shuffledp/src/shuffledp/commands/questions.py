@@ -18,12 +18,12 @@ from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
-from shuffledp_privacy.calibration.families import wide_modulus
+from shuffledp_privacy.calibration.families import mixing_security, wide_modulus
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_privacy.local.matrix import LocalMatrix, parse_matrix
 from shuffledp_privacy.splitting import among_rounds
-from shuffledp_privacy.sums.mixing import SECURITY, least_pieces
+from shuffledp_privacy.sums.mixing import least_pieces
 
 SpecT = TypeVar("SpecT")
 
@@ -178,10 +178,12 @@ def split_question(
         modulus = wide_modulus(max_value, noise_epsilon, parts, setting.users)
         notes = (*notes, f"modulus = {modulus} was chosen: the least power of two with room for the sum and its noise")
     if pieces is None:
-        pieces = least_pieces(setting.honest, modulus, SECURITY)
+        reach = min(scenario.max_distance or max_value, max_value)
+        security = mixing_security(float(noise_epsilon) * reach, scenario.delta, scenario.rounds)
+        pieces = least_pieces(setting.honest, modulus, security)
         notes = (
             *notes,
-            f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{SECURITY} of the sum alone",
+            f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{security:.4g} of the sum alone",
         )
     spec = checked(
         lambda: SplitMix(max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=modulus, pieces=pieces)
