@@ -116,3 +116,15 @@ def test_a_plan_for_those_who_come_holds_and_every_other_is_worse() -> None:
     assert fewer["error"] > right["error"] * (1 + 100 * checks.ROUNDING)
     counted = rounds.noise_plan(40, 20, (20, 1), rounds.EPSILON, rounds.DELTA)
     assert counted["error"] > right["error"] * (1 + 100 * checks.ROUNDING)
+
+
+def test_the_cost_of_counting_on_fewer_is_the_products() -> None:
+    plans = {
+        users: calibrate("sgdl-shuffle", Target(rounds.EPSILON, rounds.DELTA, users, users, max_value=1))
+        for users in (20, 40)
+    }
+    told = checks._check_noise_plan("40 users", 40, 20, 0, (20, 0))
+    wanted = (standard_error(plans[20], 20), standard_error(plans[20], 40), standard_error(plans[40], 40))
+    assert told == pytest.approx(wanted, rel=1e-9)
+    assert told[0] < told[1]
+    assert told[2] < told[1]

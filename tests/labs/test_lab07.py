@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from shuffledp_adversary.attacks.exchange import unguarded
+from shuffledp_adversary.attacks.exchange.rounds import Observation
 from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
 from shuffledp_adversary.attacks.measuring import calibrated
 from shuffledp_client.board import changed_messages
@@ -29,6 +30,7 @@ from shuffledp_labs.lab07_cheats.cases import Case, Cases
 from shuffledp_labs.lab07_cheats.documents import BUNDLE, POPULATION, Documents, bundled
 from shuffledp_labs.lab07_cheats.instances import cheating, complaints, user_name
 from shuffledp_labs.lab07_cheats.plans import Accountant
+from shuffledp_labs.lab07_cheats.system import noticed_by
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
 
@@ -178,6 +180,28 @@ def test_the_picture_says_who_notices(tmp_path: Path) -> None:
     assert rows["sends more"] == ("", "counts wrong", "")
     file = show.draw([show.Row("nothing", 1, ("", "", ""))], tmp_path / "grid.png")
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "users", "error", "words"),
+    [
+        (
+            None,
+            4,
+            "ReceiptMissingError",
+            "4 of 12 users, whose devices look for their tags and raise ReceiptMissingError",
+        ),
+        (None, 0, None, "nobody"),
+        ("node-2", 0, "BadBatchError", "node-2, with BadBatchError"),
+    ],
+    ids=["users", "nobody", "a node"],
+)
+def test_who_noticed_is_told_for_a_step_that_knows_no_victim(
+    stopped_by: str | None, users: int, error: str | None, words: str
+) -> None:
+    for victim in (False, bool(users)):
+        seen = Observation("exchange", 1, stopped_by, users, victim, error, "published", "settled", 36, 4, 36, 0)
+        assert noticed_by(seen) == words
 
 
 @pytest.mark.slow
