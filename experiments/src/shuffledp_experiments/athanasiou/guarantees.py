@@ -91,4 +91,4 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
     )
     if found.status != 0:
         raise ArithmeticError(f"the linear programme for epsilon {epsilon:g} failed: {found.message}")
-    return float(found.fun) / scale * (1 - 1e-3)
+    return float(cast("float", found.fun)) / scale * (1 - 1e-3)
