@@ -83,7 +83,7 @@ def run_average(
     if days < 10:
         raise UsageError(f"days must be at least 10, not {days}")
     began = time.monotonic()
-    allowed, refusal = _days_within_budget(users, Budget(budget, delta), days)
+    allowed, refusal = days_within_budget(users, budget, delta, days)
     shown = sorted({1, 3, 10, 30, allowed, days} & set(range(1, days + 1)))
     with Trials() as work:
         singles = LOCAL_TRIALS * trials
@@ -204,24 +204,28 @@ def _limit_for_ever() -> float:
     return guess_limit(rappor_epsilon(RapporPermanent(1, float(FAKE))), 0.0)
 
 
-def _days_within_budget(users: int, budget: Budget, days: int) -> tuple[int, str]:
+def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> tuple[int, str]:
     """Number of daily rounds that the real ledger admits, and its refusal of the next.
+
+    Args:
+        users: of each round, all honest.
+        epsilon: budget of the population over all days, nats.
+        delta: of the budget, and of one day's certificate.
+        days: at most.
 
     Raises:
         UsageError: not even the first day fits.
     """
-    cost = Cost(YES_NO, Setting(users, users, max_distance=1), budget.delta)
-    epsilon = epsilon_bounds(YES_NO, cost.setting, budget.delta).certified
+    cost = Cost(YES_NO, Setting(users, users, max_distance=1), delta)
+    one_day = epsilon_bounds(YES_NO, cost.setting, delta).certified
     with TemporaryDirectory() as folder:
-        ledger = Ledger.open(f"sqlite:///{Path(folder) / 'ledger.db'}", {"demo": budget}, system_clock)
+        ledger = Ledger.open(f"sqlite:///{Path(folder) / 'ledger.db'}", {"demo": Budget(epsilon, delta)}, system_clock)
         try:
             for day in range(1, days + 1):
-                ledger.reserve(Reservation(f"{day:032x}", "demo", "{}", cost, epsilon), _position)
+                ledger.reserve(Reservation(f"{day:032x}", "demo", "{}", cost, one_day), _position)
         except BudgetExceeded as refusal:
             if day == 1:
-                raise UsageError(
-                    f"budget must be at least one day's ε, {epsilon:.6g}, not {budget.epsilon}"
-                ) from refusal
+                raise UsageError(f"budget must be at least one day's ε, {one_day:.6g}, not {epsilon}") from refusal
             return day - 1, f"day {day} is refused: {refusal}"
         finally:
             ledger.close()

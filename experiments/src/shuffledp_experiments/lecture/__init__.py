@@ -5,5 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.lecture import amplification, averaging, means
 
-ENTRIES: Final[tuple[Entry, ...]] = ()
+_FOUND: Final = (*means.ENTRIES, *averaging.ENTRIES, *amplification.ENTRIES)
+
+ENTRIES: Final[tuple[Entry, ...]] = tuple(sorted(_FOUND, key=lambda entry: entry.id))

@@ -1,0 +1,177 @@
+"""Section 9.2: what Theorem 9.4 promises of shuffling, and the noise that Cheu's sum needs (Theorem 9.6)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from shuffledp_core.errors import UsageError
+from shuffledp_experiments import drawing
+from shuffledp_experiments.drawing import COLOURS, line
+from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.lecture.means import calibrated_bit
+from shuffledp_privacy.bounds import Setting, epsilon_bounds
+from shuffledp_privacy.local.clones import LocalRandomiser
+from shuffledp_privacy.local.lecture import cheu_binary_sum
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# Amplification by shuffling
+
+
+def order_of_growth(epsilon0: float, users: int, delta: float) -> float:
+    """(9.3) with constant 1: √(e^ε0 ln(1/δ)/n) above ε0 = 1, ε0 √(ln(1/δ)/n) up to there."""
+    scale = math.sqrt(-math.log(delta) / users)
+    return scale * (math.exp(epsilon0 / 2) if epsilon0 > 1 else epsilon0)
+
+
+def run_amplification(work: Work) -> Found:
+    """ε by ε0 for each n: closed form, order of growth, certified, attained."""
+    delta = work["δ"]
+    rows: list[Row] = []
+    claims: list[Claim] = []
+    shares: list[float] = []
+    limits: dict[int, float] = {}
+    for users in work["n"]:
+        for epsilon0 in work["ε0"]:
+            bounds = epsilon_bounds(LocalRandomiser(epsilon0), Setting(users, users), delta)
+            order = order_of_growth(epsilon0, users, delta)
+            shares.append(order / bounds.certified)
+            for name, kind, value in (
+                ("Theorem 9.4, closed form", Kind.PRINTED, math.nan if bounds.published is None else bounds.published),
+                ("(9.3) with constant 1", Kind.PRINTED, order),
+                ("certified", Kind.CERTIFIED, bounds.certified),
+                ("attained", Kind.ATTAINED, bounds.attained),
+            ):
+                rows.append(Row(f"{name}, n = {users}", kind, "ε0", epsilon0, "ε", value, settings={"n": users}))
+            if epsilon0 in work["judged"] and bounds.published is not None:
+                claims.append(
+                    judge(f"Theorem 9.4 at n = {users}, ε0 = {epsilon0:g}", bounds.published,
+                          certified=bounds.certified, attained=bounds.attained)
+                )  # fmt: skip
+        limits[users] = math.log(users / (16 * math.log(2 / delta)))
+    claims.append(
+        Claim("(9.3) with constant 1", Verdict.NO_BOUND,
+              f"from {min(shares):.2g} to {max(shares):.2g} of what is certified: an order of growth")
+    )  # fmt: skip
+    until = ", ".join(f"{limit:.3g} at n = {users:,}" for users, limit in limits.items())
+    return Found(tuple(rows), tuple(claims), (f"Theorem 9.4 says nothing of ε0 above {until}; the certificate does",))
+
+
+def draw_amplification(found: Found) -> Figure:
+    """A panel for each n."""
+    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
+    figure, axes = drawing.panels(1, len(sizes), width=2.9 * len(sizes) + 0.8, height=4.4, sharey=True)
+    for each, users in zip(axes[0], sizes, strict=True):
+        line(each, found, f"Theorem 9.4, closed form, n = {users}", label="printed: Theorem 9.4, closed form")
+        line(each, found, f"(9.3) with constant 1, n = {users}", label="printed: (9.3) with constant 1", ls=":")
+        line(each, found, f"certified, n = {users}", label="certified")
+        line(each, found, f"attained, n = {users}", label="attained")
+        epsilon0, _ = found.series(f"certified, n = {users}")
+        each.plot(epsilon0, epsilon0, color=drawing.QUIET, lw=1, ls="--", label="no amplification")
+        each.set(xscale="log", yscale="log", xlabel="ε0 (nats)", title=f"n = {users:,}")
+    axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
+    figure.suptitle("Amplification by shuffling: the closed form is true, and loose", fontsize=11)
+    drawing.legend_below(figure, columns=5)
+    return figure
+
+
+# Cheu's sum
+
+
+def run_cheu(work: Work) -> Found:
+    """For each target ε and n: the printed p, what it costs, and the p that is needed."""
+    delta = work["δ"]
+    rows: list[Row] = []
+    claims: list[Claim] = []
+    factors: list[float] = []
+    for users in work["n"]:
+        setting = Setting(users, users)
+        for epsilon in work["ε"]:
+            enough = float(calibrated_bit(epsilon, delta, users).randomise)
+            printed = -math.log(delta) / (users * epsilon**2)
+            settings = {"n": users}
+            rows += [
+                Row(f"printed p, n = {users}", Kind.PRINTED, "ε", epsilon, "p", printed, settings=settings),
+                Row(f"p that is certified, n = {users}", Kind.CERTIFIED, "ε", epsilon, "p", enough, settings=settings),
+            ]
+            try:
+                bounds = epsilon_bounds(cheu_binary_sum(users, epsilon, delta), setting, delta)
+            except UsageError:
+                claims.append(
+                    Claim(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", Verdict.NOT_REPRODUCED,
+                          f"its p would be {printed:.3g}, above 1; p = {enough:.3g} is enough")
+                )  # fmt: skip
+                certified = attained = math.nan
+            else:
+                certified, attained = bounds.certified, bounds.attained
+                factors.append(enough / printed)
+                claims.append(
+                    judge(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", epsilon, certified=certified,
+                          attained=attained, why={Verdict.FALSE: f"needs {enough / printed:.3g} times its p",
+                                                  Verdict.LOOSE: f"{enough / printed:.3g} of its p is enough"})
+                )  # fmt: skip
+            rows += [
+                Row(f"ε meant, n = {users}", Kind.PRINTED, "ε", epsilon, "ε", epsilon, settings=settings),
+                Row(f"certified, n = {users}", Kind.CERTIFIED, "ε", epsilon, "ε", certified, settings=settings),
+                Row(f"attained, n = {users}", Kind.ATTAINED, "ε", epsilon, "ε", attained, settings=settings),
+            ]
+    users, epsilon = work["n"][-1], work["ε"][0]
+    share = -math.log(delta) / (users * epsilon**2)
+    bias = (users - 1) * share / 2 / (users * (1 - share))
+    claims.append(
+        Claim(f"(9.5) at n = {users}, ε = {epsilon:g}",
+              Verdict.FALSE if bias > 1 / (users * epsilon) else Verdict.SOUND,
+              f"p/2 is to be taken from every report, not once: the estimate is {bias:.3g} too large (C9)")
+    )  # fmt: skip
+    notes = (f"the p that is needed is {min(factors):.3g} to {max(factors):.3g} times the printed one",)
+    return Found(tuple(rows), tuple(claims), notes)
+
+
+def draw_cheu(found: Found) -> Figure:
+    """A panel for each n: ε that is meant, certified and attained."""
+    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
+    figure, axes = drawing.panels(1, len(sizes), width=3.1 * len(sizes) + 0.8, height=4.4, sharey=True)
+    for each, users in zip(axes[0], sizes, strict=True):
+        line(each, found, f"ε meant, n = {users}", label="printed: ε that is meant")
+        line(each, found, f"certified, n = {users}", label="certified", lw=3.5, alpha=0.55)
+        line(each, found, f"attained, n = {users}", label="attained")
+        twin = each.twinx()
+        printed, needed = (found.series(f"{name}, n = {users}") for name in ("printed p", "p that is certified"))
+        twin.plot(printed[0], needed[1] / printed[1], color=COLOURS[Kind.EXACT], lw=1.2, ls="--",
+                  label="p needed / p printed (right)")  # fmt: skip
+        twin.set_ylim(0, 18)
+        twin.spines["top"].set_visible(False)
+        if users != sizes[-1]:
+            twin.set_yticklabels([])
+        else:
+            twin.set_ylabel("p needed / p printed")
+        each.set(xscale="log", yscale="log", xlabel="ε that is meant (nats)", title=f"n = {users:,}")
+    axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
+    figure.suptitle("Cheu's sum with p = ln(1/δ)/(nε²) costs more than it says", fontsize=11)
+    drawing.legend_below(figure, columns=4)
+    return figure
+
+
+ENTRIES: Final = (
+    Entry(
+        id="003-e6", source="Wang, lecture 9, Theorem 9.4",
+        question="How much does shuffling amplify, and how loose is the closed form?",
+        parameters={"n": (1000, 10_000, 100_000, 1_000_000), "δ": 1e-6,
+                    "ε0": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0),
+                    "judged": (0.1, 1.0, 4.0)},
+        quick={"ε0": (0.1, 1.0, 4.0)}, inferred=("n", "δ", "ε0"),
+        run=run_amplification, draw=draw_amplification, seconds=3, seconds_quick=1,
+        verdicts=frozenset({Verdict.LOOSE, Verdict.NO_BOUND}),
+    ),
+    Entry(
+        id="003-e8", source="Wang, lecture 9, Theorem 9.6",
+        question="Is Cheu's sum private with the printed p?",
+        parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6},
+        quick={"ε": (0.1, 0.3, 1.0)}, inferred=("n", "ε", "δ"),
+        run=run_cheu, draw=draw_cheu, seconds=5, seconds_quick=2,
+        verdicts=frozenset({Verdict.FALSE, Verdict.NOT_REPRODUCED}),
+    ),
+)  # fmt: skip

@@ -1,0 +1,190 @@
+"""RAPPOR for whole arrays of users: its sampler, and its decoding (Erlingsson, Pihur and Korolova 2014).
+
+For simulations only: a pseudo-random generator is no source of privacy. `shuffledp_privacy.local.rappor` has the ε.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+
+Bits: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """The two responses of RAPPOR.
+
+    Attributes:
+        fake: f in [0, 1], the chance that a bit is replaced by a fair coin, once and for ever.
+        when_zero: p in [0, 1), the chance of a reported 1 where the kept bit is 0.
+        when_one: q in (p, 1], the same where it is 1. p = 0 and q = 1 is memoised randomised response.
+    """
+
+    fake: float
+    when_zero: float
+    when_one: float
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.fake <= 1 and 0 <= self.when_zero < self.when_one <= 1):
+            raise UsageError(f"need 0 <= f <= 1 and 0 <= p < q <= 1, not {self}")
+
+    @property
+    def reported(self) -> tuple[float, float]:
+        """(p*, q*): the chance of a reported 1 where the true bit is 0 or 1."""
+        middle = self.fake / 2 * (self.when_zero + self.when_one)
+        return middle + (1 - self.fake) * self.when_zero, middle + (1 - self.fake) * self.when_one
+
+
+def filters(values: Sequence[str], bits: int, hashes: int, cohorts: int = 1) -> Bits:
+    """Bloom filters of strings, by SHA-256 of cohort, hash number and string.
+
+    Args:
+        values: the candidate strings.
+        bits: k, length of a filter.
+        hashes: h, bits that a string sets, fewer where two of them fall together.
+        cohorts: m; each has hash functions of its own.
+
+    Returns:
+        Shape (cohorts, values, bits).
+    """
+    found = np.zeros((cohorts, len(values), bits), dtype=bool)
+    for cohort in range(cohorts):
+        for index, value in enumerate(values):
+            for number in range(hashes):
+                digest = hashlib.sha256(f"{cohort}/{number}/{value}".encode()).digest()
+                found[cohort, index, int.from_bytes(digest[:8], "big") % bits] = True
+    return found
+
+
+@dataclass(slots=True)
+class Clients:
+    """Users who remember: the permanent response to a value is drawn once, at its first use, and kept.
+
+    Attributes:
+        chances: f, p and q.
+        filters: of the values, shape (cohorts, values, bits).
+        cohorts: of each user, shape (users,).
+        generator: the source of randomness.
+    """
+
+    chances: Chances
+    filters: Bits
+    cohorts: Integers
+    generator: np.random.Generator
+    _kept: dict[int, tuple[Integers, Bits]] = field(default_factory=dict)
+
+    def permanent(self, value: int, users: Integers) -> Bits:
+        """The kept responses of these users to one value, shape (users, bits); the same at every call."""
+        place, rows = self._kept.get(value) or (
+            np.full(self.cohorts.size, -1, dtype=np.int64), np.empty((0, self.filters.shape[2]), dtype=bool),
+        )  # fmt: skip
+        new = users[place[users] < 0]
+        if new.size:
+            true = self.filters[self.cohorts[new], value]
+            replaced = self.generator.random(true.shape) < self.chances.fake
+            coins = self.generator.random(true.shape) < 0.5
+            place[new] = len(rows) + np.arange(new.size)
+            rows = np.concatenate((rows, np.where(replaced, coins, true)))
+            self._kept[value] = place, rows
+        return np.asarray(rows[place[users]])
+
+    def reports(self, values: Integers) -> Bits:
+        """One day: a fresh instantaneous response of every user to her value, shape (users, bits)."""
+        answers = np.empty((values.size, self.filters.shape[2]), dtype=bool)
+        for value in np.unique(values).tolist():
+            users = np.flatnonzero(values == value)
+            kept = self.permanent(value, users)
+            chance = np.where(kept, self.chances.when_one, self.chances.when_zero)
+            answers[users] = self.generator.random(kept.shape) < chance
+        return answers
+
+
+def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -> Floats:
+    """Unbiased share of the users of each cohort whose true bit is set, shape (count, bits); may be below 0.
+
+    Raises:
+        UsageError: a cohort without reports.
+    """
+    sizes = np.bincount(cohorts, minlength=count)
+    if not sizes.all():
+        raise UsageError(f"cohort {int(np.argmin(sizes))} has no reports; take fewer cohorts")
+    low, high = chances.reported
+    ones = np.stack([reports[cohorts == cohort].mean(axis=0) for cohort in range(count)])
+    return np.asarray((ones - low) / (high - low))
+
+
+def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
+    """Shares of the candidate strings: non-negative lasso, then non-negative least squares on what it selects.
+
+    Lasso minimises ‖Xs - y‖²/2 + λ Σ s over s >= 0. With y - λ X (XᵀX)⁻¹ 1 in the place of y least squares has the same
+    gradient, so that it is the lasso.
+
+    Args:
+        shares: unbiased shares of set bits, shape (cohorts, bits).
+        candidates: filters, shape (cohorts, strings, bits).
+        penalty: λ >= 0; 0 selects by least squares alone.
+
+    Returns:
+        Shape (strings,), each at least 0.
+
+    Raises:
+        UsageError: the filters do not tell the candidates apart.
+    """
+    from scipy.optimize import nnls  # here: scipy is slow to import
+
+    design = candidates.transpose(0, 2, 1).reshape(-1, candidates.shape[1]).astype(np.float64)
+    wanted = shares.ravel()
+    if np.linalg.matrix_rank(design) < design.shape[1]:
+        raise UsageError("the filters do not tell the candidates apart; take more bits or cohorts")
+    shift = design @ np.linalg.solve(design.T @ design, np.ones(design.shape[1]))
+    selected = np.flatnonzero(nnls(design, wanted - penalty * shift)[0] > 0)
+    found = np.zeros(design.shape[1])
+    if selected.size:
+        found[selected] = nnls(design[:, selected], wanted)[0]
+    return found
+
+
+def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
+    """λ that keeps strings without users out: √(2 ln S) deviations of the noise that reaches one string's column."""
+    cohorts, strings, _ = candidates.shape
+    low, high = chances.reported
+    noise = np.sqrt(max(low * (1 - low), high * (1 - high)) * cohorts / users) / (high - low)
+    norm = np.sqrt(candidates.sum(axis=(0, 2)).max())
+    return float(noise * norm * np.sqrt(2 * np.log(max(strings, 2))))
+
+
+def log_ratio(chances: Chances, days: int) -> float:
+    """Exact pure ε of one bit's `days` reports, nats: the larger of the two log ratios, all ones or all zeros.
+
+    Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the number of ones.
+    """
+    high, low = 1 - chances.fake / 2, chances.fake / 2
+    return max(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
+
+
+def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
+    """Exact pure ε of `days` RAPPOR reports on one value: h bits fall and h rise. Nats; from one report to the kept."""
+    high, low = 1 - chances.fake / 2, chances.fake / 2
+    return hashes * sum(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
+
+
+def _ends(chances: Chances) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Chances of the telling answer under either kept bit: a 1, and a 0."""
+    p, q = chances.when_zero, chances.when_one
+    return (q, p), (1 - p, 1 - q)
+
+
+def _log_odds(high: float, low: float, one: float, zero: float, days: int) -> float:
+    """ln of (high 1 + low x)/(low 1 + high x), x = (zero/one)^days."""
+    rest = (zero / one) ** days
+    return float(np.log((high + low * rest) / (low + high * rest)))
