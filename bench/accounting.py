@@ -15,7 +15,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, epsilon_bounds
 from shuffledp_privacy.calibration.advice import advise
@@ -56,12 +64,18 @@ def _forget() -> None:
 def certificates() -> None:
     """Prints seconds for both sides of ε of each mechanism from 10 to 10^9 honest users."""
     print("  seconds for certified and attained ε at δ = 1e-6 (wanted at most 1; one core)")
-    print("  honest users            10      1e4      1e6      1e9")
+    print("  honest users              10      1e4      1e6      1e9")
     kinds: dict[str, Callable[[int], object]] = {
         "local (clones)": lambda h: epsilon_bounds(LocalRandomiser(1.0), Setting(h, h), DELTA),
         "2-RR": lambda h: epsilon_bounds(_krr(2), Setting(h, h), DELTA),
         "10-RR": lambda h: epsilon_bounds(_krr(10), Setting(h, h), DELTA),
         "100-RR": lambda h: epsilon_bounds(_krr(100), Setting(h, h), DELTA),
+        "Hadamard k=1000": lambda h: epsilon_bounds(
+            HadamardHistogram(symbols=1000, blanket=Fraction(1, 2)), Setting(h, h), DELTA
+        ),
+        "one bit k=20 metric": lambda h: epsilon_bounds(
+            OneBitShuffle(max_value=20, randomise=Fraction(1, 2)), Setting(h, h, Adjacency.METRIC), DELTA
+        ),
         "RR k=20 metric": lambda h: epsilon_bounds(
             RRShuffle(max_value=20, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA
         ),
@@ -74,7 +88,7 @@ def certificates() -> None:
     }
     for name, work in kinds.items():
         row = [_seconds(lambda work=work, h=h: work(h)) for h in (10, 10**4, 10**6, 10**9)]  # type: ignore[misc]
-        print(f"  {name:<18}" + "".join(f"{value:9.3f}" for value in row))
+        print(f"  {name:<20}" + "".join(f"{value:9.3f}" for value in row))
 
 
 def against_the_plain_formula() -> None:

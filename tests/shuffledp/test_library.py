@@ -24,6 +24,8 @@ from shuffledp_privacy import bounds
 
 GROUP = sdp.Setting(users=2000, honest=1900)
 KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
+ONE_BIT = sdp.OneBitShuffle(max_value=3, randomise=Fraction(1, 4))
 RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
 GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, padding=30)
@@ -167,11 +169,17 @@ def test_a_curve_at_given_points_is_what_the_analysis_says_there() -> None:
 
 def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     """P(answer = 0), P(answer = 1), .. of one user, from the definitions, by scipy."""
-    from scipy import stats
+    from scipy import linalg, stats
 
     if isinstance(spec, sdp.KRRHistogram):
         uniform = float(spec.blanket) / spec.symbols
         return np.array([uniform + (1 - float(spec.blanket)) * (s == value) for s in range(spec.symbols)])
+    if isinstance(spec, sdp.HadamardHistogram):
+        inside = linalg.hadamard(spec.alphabet)[value + 1] == 1
+        return np.asarray((float(spec.blanket) + 2 * (1 - float(spec.blanket)) * inside) / spec.alphabet)
+    if isinstance(spec, sdp.OneBitShuffle):
+        one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
+        return np.array([1 - one, one])
     if isinstance(spec, sdp.RRShuffle):
         flip, ones, zeros = float(spec.randomise) / 2, value, spec.max_value - value
         kept = stats.binom.pmf(np.arange(ones + 1), ones, 1 - flip)
@@ -185,7 +193,7 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     return np.asarray(np.bincount(clamped, weights=noise, minlength=spec.messages_per_user + 1), dtype=np.float64)
 
 
-@pytest.mark.parametrize("spec", [KRR, RR, GEO, SGDL], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL], ids=lambda spec: spec.kind)
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
     """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""
