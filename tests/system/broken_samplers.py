@@ -10,6 +10,7 @@ from shuffledp_core.mechanisms import (
     OneBitShuffle,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
@@ -19,7 +20,7 @@ def noise_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
     """Twice the ε, half the noise."""
     if isinstance(spec, GeoShuffle):
         spec = msgspec.structs.replace(spec, epsilon_geo=2 * spec.epsilon_geo)
-    elif isinstance(spec, SGDLShuffle):
+    elif isinstance(spec, SGDLShuffle | SplitMix):
         spec = msgspec.structs.replace(spec, noise_epsilon=2 * spec.noise_epsilon)
     return randomise(spec, value, integers)
 

@@ -137,8 +137,17 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
         (bits(), coin_not_flipped),
         (geo(users=2, largest=4, epsilon="1"), noise_halved),
         (shares(), noise_halved),
+        (pieces(), noise_halved),
     ],
-    ids=["krr-histogram", "hadamard-histogram", "one-bit-mean", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"],
+    ids=[
+        "krr-histogram",
+        "hadamard-histogram",
+        "one-bit-mean",
+        "rr-shuffle",
+        "geo-shuffle",
+        "sgdl-shuffle",
+        "split-mix",
+    ],
 )
 @pytest.mark.parametrize("local", [False, True], ids=["shuffled", "local"])
 def test_a_broken_sampler_is_found(
