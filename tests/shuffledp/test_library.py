@@ -29,6 +29,7 @@ ONE_BIT = sdp.OneBitShuffle(max_value=3, randomise=Fraction(1, 4))
 RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
 GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, padding=30)
+SPLIT = sdp.SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, modulus=2**11, pieces=14)
 SMALL = sdp.Setting(users=300, honest=300)
 
 MODULES = ("choosing", "composed", "curves", "guarantees", "simulation", "views")
@@ -184,16 +185,22 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
         flip, ones, zeros = float(spec.randomise) / 2, value, spec.max_value - value
         kept = stats.binom.pmf(np.arange(ones + 1), ones, 1 - flip)
         return np.asarray(np.convolve(kept, stats.binom.pmf(np.arange(zeros + 1), zeros, flip)), dtype=np.float64)
-    assert isinstance(spec, PaddedSpec)
-    share, epsilon = 1 / spec.noise_shares, spec.noise_rate
-    reach = np.arange(400)
-    part = stats.nbinom.pmf(reach, share, -np.expm1(-float(epsilon)))
+    assert isinstance(spec, PaddedSpec | sdp.SplitMix)
+    if isinstance(spec, sdp.SplitMix):
+        rate, shares = spec.noise_epsilon, spec.shares
+    else:
+        rate, shares = spec.noise_rate, spec.noise_shares
+    part = stats.nbinom.pmf(np.arange(400), 1 / shares, -np.expm1(-float(rate)))
     noise = np.convolve(part, part[::-1])  # on -399..399
-    clamped = np.clip(np.arange(-399, 400) + value + spec.padding, 0, spec.messages_per_user)
-    return np.asarray(np.bincount(clamped, weights=noise, minlength=spec.messages_per_user + 1), dtype=np.float64)
+    moved = value + np.arange(-399, 400)
+    if isinstance(spec, sdp.SplitMix):
+        said = moved % spec.modulus
+    else:
+        said = np.clip(moved + spec.padding, 0, spec.messages_per_user)
+    return np.asarray(np.bincount(said, weights=noise, minlength=spec.largest_answer + 1), dtype=np.float64)
 
 
-@pytest.mark.parametrize("spec", [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind)
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
     """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""
@@ -226,7 +233,7 @@ def test_a_histogram_may_be_kept_possible(estimator: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 7])
-@pytest.mark.parametrize("spec", [KRR, RR, GEO, SGDL], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [KRR, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind)
 def test_a_simulated_answer_is_near_the_truth(spec: Mechanism, seed: int | None) -> None:
     """Within ten standard errors: no sound interval is missed by so much in the age of the universe."""
     values = np.arange(400) % 4
