@@ -3,7 +3,7 @@
 Nothing is resampled and nothing is drawn twice: each trial costs one call of the sampler for each user, on the
 operating system's randomness. What is kept of a trial are the counts of its symbols, which is all that an honest
 shuffler leaves of it; of split values their sum, and that no more is left of them is proved and enumerated elsewhere
-(docs/accounting.md, Proposition S18).
+(docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
