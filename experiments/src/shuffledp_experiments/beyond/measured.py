@@ -176,8 +176,8 @@ def _draw_n11(found: Found) -> Figure:
 N11: Final = Entry(
     id="n11", source="new", question="How many rounds does an audit need to find a false claim?",
     parameters={"trials": (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)},
-    quick={"trials": (300, 3000, 100_000)},
-    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=1, verdicts=frozenset({Verdict.FALSE}),
+    quick={"trials": (1000, 100_000)},
+    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=3, verdicts=frozenset({Verdict.FALSE}),
 )  # fmt: skip
 
 
