@@ -164,3 +164,8 @@ def test_intervals_cover_about_as_often_as_they_promise() -> None:
 def test_to_draw_everybody_hides_nobody() -> None:
     secret = value("n14", "who is drawn is secret", 1.0)
     assert secret == pytest.approx(value("n14", "who is drawn is known", 1.0), rel=0.02)
+
+
+def test_the_clients_sampler_agrees_with_numpys() -> None:
+    found = entry_of("n13").run(entry_of("n13").work(quick=True, runs=2, exact_sampler=True))
+    assert sum("agree" in note for note in found.notes) == 4
