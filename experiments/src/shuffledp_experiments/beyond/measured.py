@@ -18,6 +18,8 @@ from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
 from shuffledp_core.estimates import COVERAGE
 from shuffledp_core.mechanisms import RRShuffle, SGDLShuffle
 from shuffledp_core.mechanisms.installed import Mechanism
+from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import both_sides, logarithmic, metric, standard
 from shuffledp_experiments.beyond.plans import calibrated, krr, shared
@@ -176,13 +178,14 @@ def _draw_n11(found: Found) -> Figure:
 N11: Final = Entry(
     id="n11", source="new", question="How many rounds does an audit need to find a false claim?",
     parameters={"trials": (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)},
-    quick={"trials": (300, 3000, 100_000)},
-    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=1, verdicts=frozenset({Verdict.FALSE}),
+    quick={"trials": (1000, 100_000)},
+    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=3, verdicts=frozenset({Verdict.FALSE}),
 )  # fmt: skip
 
 
 def _run_n13(work: Work) -> Found:
     rows: list[Row] = []
+    notes: list[str] = []
     runs, largest = work.runs or work["runs"], work["k"]
     for users in work["n"]:
         values = np.arange(users) % (largest + 1)
@@ -199,9 +202,40 @@ def _run_n13(work: Work) -> Found:
             low, high = clopper_pearson(covered, looks, 0.999)
             settings = {"k": largest, "ε": work["ε"], "looks": looks}
             rows.append(Row(name, Kind.MEASURED, "n", users, "cover", covered / looks, low, high, settings))
+            if work.exact_sampler and users == work["n"][0]:
+                notes.append(_agreement(name, spec, work.generator("exact", name)))
     below = sorted({row.series for row in rows if row.high is not None and row.high < COVERAGE - 1e-3})
     words = ", ".join(below) if below else "none"
-    return Found(tuple(rows), notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each",))
+    return Found(
+        tuple(rows), notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each", *notes)
+    )
+
+
+def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> str:
+    """Chi-square of the clients' integer sampler against numpy's, on reports of the middle value.
+
+    Raises:
+        ValueError: they differ, by a test that says so of equal ones once in 1e9.
+    """
+    from scipy.stats import chi2_contingency
+
+    integers, value = RandomIntegers(generator.bytes), spec.domain // 2
+    exact = np.array([randomise(spec, value, integers) for _ in range(EXACT_REPORTS)])
+    quick = randomise_all(spec, np.full(EXACT_REPORTS, value), generator)
+    # Rare reports are counted together, below and above.
+    low, high = np.quantile(np.concatenate([exact, quick]), (0.02, 0.98))
+    both = [np.clip(reports, low, high).astype(np.int64) for reports in (exact, quick)]
+    table = np.array([np.bincount(reports, minlength=int(high) + 1) for reports in both])
+    chance = float(chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
+    if chance < 1e-9:
+        raise ValueError(f"{name}: the clients' sampler and numpy's differ (p = {chance:.1e})")
+    return (
+        f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with numpy's (chi-square, p = {chance:.2g})"
+    )
+
+
+EXACT_REPORTS: Final = 5000
+"""Reports by the clients' integer sampler, for `--exact-sampler`."""
 
 
 def _covered(spec: Mechanism, values: Integers, seed: int) -> tuple[int, int]:
@@ -232,7 +266,7 @@ N13: Final = Entry(
     id="n13", source="new", question="Do the 95 % intervals hold in 95 % of the rounds?",
     parameters={"n": (30, 100, 1000, 10_000), "k": 10, "ε": 2.0, "runs": 1000},
     quick={"n": (100, 1000), "runs": 60},
-    run=_run_n13, draw=_draw_n13, seconds=20, seconds_quick=2,
+    run=_run_n13, draw=_draw_n13, seconds=25, seconds_quick=2,
 )  # fmt: skip
 
 

@@ -165,7 +165,7 @@ def shares_needed(users: int, largest: int, epsilon: float, delta: float = DELTA
 
 
 def most_likely(counts: NDArray[np.float64], blanket: float) -> NDArray[np.float64]:
-    """Shares of most likelihood given k-RR reports: where iterative Bayesian updates end (Elsalamouny et al. 2020).
+    """Shares of most likelihood given k-RR reports: the end of iterative Bayesian updates (ElSalamouny et al. 2020).
 
     The likelihood Σ c_s ln(γ/k + (1-γ) π_s) is concave; at its maximum π_s = max(0, c_s/λ - r), r = γ/(k(1-γ)), with λ
     such that they add up to 1. The symbols that are kept are the most frequent ones.

@@ -316,8 +316,8 @@ N1: Final = Entry(
     id="n1", source="new",
     question="From how many users on, and by how much, does each published statement hold?",
     parameters={"n": (30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)},
-    quick={"n": (30, 1000, 10_000)},
-    run=_run_n1, draw=_draw_n1, seconds=20, seconds_quick=6,
+    quick={"n": (30, 10_000)},
+    run=_run_n1, draw=_draw_n1, seconds=20, seconds_quick=4,
     verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE}),
 )  # fmt: skip
 
@@ -430,6 +430,6 @@ N2: Final = Entry(
         "d_max": (1, 2, 5, 10, 20, 50, 100, 150, 200, 246, 300, 500, 700, 1000),
     },
     quick={"d_max": (1, 10, 100, 1000)},
-    run=_run_n2, draw=_draw_n2, seconds=4, seconds_quick=2,
+    run=_run_n2, draw=_draw_n2, seconds=3, seconds_quick=2,
     verdicts=frozenset({Verdict.FALSE}),
 )  # fmt: skip
