@@ -76,11 +76,13 @@ def run_general(work: Work) -> Found:
             ]
         first = float(epsilons[0])
         sides = Sides(certified=composed.delta(first), attained=attained.delta(first))
-        claims.append(judge(f"figure 1 by Theorem 3.2, {times} rounds, δ({first:g})", printed.delta(first), **sides))
+        claims.append(
+            judge(f"figure 1 by {_rounds('Theorem 3.2', times)}, δ({first:g})", printed.delta(first), **sides)
+        )
         copied = RELEASED_DELTA[times]
         rows.append(Row("as released, its digits", Kind.PUBLISHED, "ε", first, "δ", copied, settings={"rounds": times}))
         why = f"the pair of 2-RR gives {released.delta(first):.5g}; that it covers every randomiser is not proved (K10)"
-        claims.append(judge(f"figure 1 as released, {times} rounds, δ({first:g})", copied, **sides, why=why))
+        claims.append(judge(f"figure 1 {_rounds('as released', times)}, δ({first:g})", copied, **sides, why=why))
     return Found(tuple(rows), tuple(claims))
 
 
@@ -164,7 +166,9 @@ def draw_sampled(found: Found) -> Figure:
     line(each, found, "certified")
     line(each, found, "attained by 3-RR")
     each.set(xscale="log", yscale="log", xlabel="rounds", ylabel="ε (nats) at δ = 1e-5")
-    each.set_title("1,000 of 100,000 users report in each round, ε0 = 3:\nloss distributions cost a tenth of Rényi")
+    each.set_title(
+        "1,000 of 100,000 users report in each round, ε0 = 3:\nloss distributions certify a tenth of what Rényi does"
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 

@@ -87,7 +87,7 @@ def draw_terms(found: Found) -> Figure:
     }.items():
         line(each, found, name, ms=4.5, **style)
     each.set(xscale="log", yscale="log", xlabel="n, users", ylabel="terms")
-    each.set_title("One round of any 4-LDP randomiser: nodes replace terms, and do not grow with n")
+    each.set_title("One round of any 4-LDP randomiser: nodes take the place of terms")
     drawing.legend_below(figure, columns=2)
     return figure
 

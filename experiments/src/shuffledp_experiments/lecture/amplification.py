@@ -150,7 +150,7 @@ def draw_cheu(found: Found) -> Figure:
             twin.set_ylabel("p needed / p printed")
         each.set(xscale="log", yscale="log", xlabel="ε that is meant (nats)", title=f"n = {users:,}")
     axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
-    figure.suptitle("Cheu's sum with p = ln(1/δ)/(nε²) costs more than it says", fontsize=11)
+    figure.suptitle("Cheu's sum with p = ln(1/δ)/(nε²): the ε that is meant, and the ε that it costs", fontsize=11)
     drawing.legend_below(figure, columns=4)
     return figure
 
@@ -170,8 +170,8 @@ ENTRIES: Final = (
         id="003-e8", source="Wang, lecture 9, Theorem 9.6",
         question="Is Cheu's sum private with the printed p?",
         parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6},
-        quick={"ε": (0.1, 0.3, 1.0)}, inferred=("n", "ε", "δ"),
+        quick={"ε": (0.1, 0.15, 1.0)}, inferred=("n", "ε", "δ"),
         run=run_cheu, draw=draw_cheu, seconds=5, seconds_quick=2,
-        verdicts=frozenset({Verdict.FALSE, Verdict.NOT_REPRODUCED}),
+        verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE, Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip
