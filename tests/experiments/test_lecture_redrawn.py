@@ -14,7 +14,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_experiments.entry import Entry, Found, Kind
 from shuffledp_experiments.lecture import ENTRIES
 from shuffledp_experiments.lecture.averaging import blurred, majority, set_bits_tail
-from shuffledp_experiments.lecture.means import largest_local, report_bits
+from shuffledp_experiments.lecture.means import exact_agreement, largest_local, report_bits
 from shuffledp_experiments.lecture.rappor import (
     Chances,
     Clients,
@@ -72,6 +72,12 @@ def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Foun
             users = 2000
             right = round(row.y * users)
             assert stats.binomtest(right, users, exact[row.x]).pvalue > RARE
+
+
+def test_the_clients_sampler_agrees_and_is_asked_only_on_request(found: dict[str, Found]) -> None:
+    entry = ENTRIES[0]
+    assert not found[entry.id].notes
+    assert "sampler agrees" in exact_agreement(entry.work(quick=True, exact_sampler=True))
 
 
 # The sampler
