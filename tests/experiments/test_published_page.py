@@ -45,7 +45,7 @@ def resolved(line: str) -> tuple[list[str], Any]:
     words = shlex.split(line)[1:]
     command: Any = get_command(app)
     context, names = typer.Context(command, info_name="shuffledp"), []
-    while hasattr(command, "get_command"):
+    while words and hasattr(command, "get_command"):
         names.append(words.pop(0))
         command = command.get_command(context, names[-1])
         assert command is not None, line

@@ -98,6 +98,7 @@ def _ratios(rows: list[Row] | tuple[Row, ...]) -> dict[tuple[str, Any, Any], flo
 
 def _draw_n8(found: Found) -> Figure:
     from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     ratios = _ratios(found.rows)
@@ -111,14 +112,13 @@ def _draw_n8(found: Found) -> Figure:
         each.set_title(name, fontsize=10)
         each.set_xlabel("users n")
         each.set_ylabel("largest distance d_max" if other == "d_max" else "local ε0 (nats)")
-    for each in axes.ravel()[len(names) :]:
+    spare = axes.ravel()[len(names) :]
+    for each in spare:
         each.set_axis_off()
-        from matplotlib.cm import ScalarMappable
-
-        figure.colorbar(
-            ScalarMappable(norm, colours), cax=each.inset_axes((0.1, 0.0, 0.08, 1.0)), extend="max",
-            label="certified ε / attained ε (1: exact)",
-        )  # fmt: skip
+    bar = {"cax": spare[0].inset_axes((0.1, 0.0, 0.08, 1.0))} if len(spare) else {"ax": axes}
+    figure.colorbar(
+        ScalarMappable(norm, colours), extend="max", label="certified ε / attained ε (1: exact)", **bar
+    )  # fmt: skip
     figure.suptitle(f"How far apart the two sides of the truth are (δ = {DELTA:g}; orange: above {WIDE})")
     return figure
 

@@ -247,7 +247,7 @@ def _draw_n4(found: Found) -> Figure:
                 )  # fmt: skip
                 # Only shapes are in the legend: a colour says ε_L.
                 each.plot([], [], drawing.MARKERS[index], ms=9, color="white", mec="black", label=name)
-                side = (8, 5) if index % 2 else (-6, -14)
+                side = (-6, -14) if index == 0 else (8, 5)  # the first two are often neighbours
                 each.annotate(f"{point.x:,}", (point.y, error), side, textcoords="offset points", fontsize=8)
             central = next(row.y for row in rows if row.series == "central")
             each.axhline(central, color="black", lw=1, ls="--", label="central, no messages")
