@@ -109,7 +109,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             "d_max": (1, 10, 100, 1000),
             "judged": 100,
         },
-        quick={"users": (5, 10, 20, 50, 100, 200, 500), "certified": (10, 100), "d_max": (1, 1000)},
+        quick={"users": (5, 10, 20, 50, 100, 200, 500), "certified": (100,), "d_max": (1, 1000)},
         run=run,
         draw=draw,
         seconds=20,
