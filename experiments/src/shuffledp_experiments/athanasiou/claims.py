@@ -344,7 +344,7 @@ def draw_attacks(found: Found) -> Figure:
         f"(n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
         fontsize=10,
     )
-    drawing.legend_below(figure, columns=3)
+    drawing.legend_below(figure, columns=2)
     return figure
 
 

@@ -509,14 +509,14 @@ TABLE: Final = Entry(
 )  # fmt: skip
 
 FIGURES: Final = (
-    figure(5, 0.15, verdicts=_RIGHT, seconds=30, seconds_quick=1),
-    figure(23, 0.1, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(24, 0.2, squares=500, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(25, 0.3, squares=1500, radius=500.0, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(26, 0.2, radius=300.0, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(27, 0.1, manhattan=True, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(28, 0.2, manhattan=True, verdicts=_FALSE, seconds=30, seconds_quick=1),
-    figure(29, 0.15, verdicts=_RIGHT, seconds=30, seconds_quick=1),
+    figure(5, 0.15, verdicts=_RIGHT, seconds=37, seconds_quick=1),
+    figure(23, 0.1, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(24, 0.2, squares=500, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(25, 0.3, squares=1500, radius=500.0, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(26, 0.2, radius=300.0, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(27, 0.1, manhattan=True, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(28, 0.2, manhattan=True, verdicts=_FALSE, seconds=37, seconds_quick=1),
+    figure(29, 0.15, verdicts=_RIGHT, seconds=37, seconds_quick=1),
 )
 
 MAP: Final = Entry(
