@@ -83,9 +83,24 @@ def draw(found: Found) -> Figure:
         drawing.line(panel, found, f"{name}, as printed", label="Theorem 4.1 as printed (d = 1)")
         drawing.line(panel, found, f"{name}, as released", label="as released", ls="--", lw=1.1)
         for d_max, style in zip((reach[0], reach[-1]), ("-.", "-"), strict=True):
-            drawing.line(panel, found, f"{name}, d <= {d_max}, certified", label=f"certified, d ≤ {d_max}", ls=style)
             drawing.line(
-                panel, found, f"{name}, d <= {d_max}, attained", label=f"attained, d ≤ {d_max}", ls=style, lw=1.0
+                panel,
+                found,
+                f"{name}, d <= {d_max}, certified",
+                label=f"certified, d ≤ {d_max}",
+                ls=style,
+                marker="o",
+                ms=5,
+            )
+            drawing.line(
+                panel,
+                found,
+                f"{name}, d <= {d_max}, attained",
+                label=f"attained, d ≤ {d_max}",
+                ls=style,
+                lw=1.0,
+                marker="x",
+                ms=5,
             )
         panel.set_xscale("log")
         panel.set_yscale("log")
@@ -109,7 +124,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             "d_max": (1, 10, 100, 1000),
             "judged": 100,
         },
-        quick={"users": (5, 10, 20, 50, 100, 200, 500), "certified": (10, 100), "d_max": (1, 1000)},
+        quick={"users": (5, 10, 20, 50, 100, 200, 500), "certified": (100,), "d_max": (1, 1000)},
         run=run,
         draw=draw,
         seconds=20,

@@ -28,6 +28,9 @@ Floats = NDArray[np.float64]
 
 K: Final = printed.LARGEST
 
+MOST_NATS: Final = 700.0
+"""Total ε up to which a padding is computed: e^700 is about the largest double."""
+
 
 def run_fewest(work: Work) -> Found:
     """How many users RR-Shuffle needs, by Theorem 3.1 and in truth."""
@@ -176,8 +179,11 @@ def run_padding(work: Work) -> Found:
             settings = {"n": users, "delta": delta}
             pairs = [("Lemma C.1", Kind.PRINTED, told), ("nobody clamped but with δ", Kind.EXACT, exact)]
             for d_max in (1, K):
-                total = min(value * d_max, 700.0)
-                sound = least_padding_sgdl(epsilon, users, users, delta, total)
+                # Beyond 700 nats in all there is no such padding to be had, nor any privacy.
+                told_total = value * d_max
+                sound: float = math.nan
+                if told_total <= MOST_NATS:
+                    sound = least_padding_sgdl(epsilon, users, users, delta, told_total)
                 pairs.append((f"certified for d <= {d_max}", Kind.CERTIFIED, sound))
             rows += [
                 Row(f"{name}, n = {users}", kind, "ε", value, "padding c (bits on each side)", y, settings=settings)
@@ -338,7 +344,7 @@ def draw_attacks(found: Found) -> Figure:
         f"(n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
         fontsize=10,
     )
-    panel.legend(frameon=False, fontsize=8.5)
+    drawing.legend_below(figure, columns=2)
     return figure
 
 
@@ -417,15 +423,18 @@ def draw_granularity(found: Found) -> Figure:
         for index, name in enumerate(n for n in names if n.endswith(f"ε = {level:g}")):
             drawing.line(panel, found, name, label=name.partition(",")[0], **drawing.cycled(index))
             kept = [r for r in found.rows if r.series == name]
-            for row in (kept[0], kept[-1], kept[len(kept) // 2]):
+            # One label for both lines, below the lower one.
+            for row in (kept[0], kept[-1], kept[len(kept) // 2]) if index else ():
                 panel.annotate(
                     f"Q = {row.settings['Q']}",
                     (float(row.x), row.y),
-                    xytext=(4, 6),
+                    ha="right",
+                    xytext=(-5, -12),
                     textcoords="offset points",
                     fontsize=8,
                 )
         panel.set_xscale("log")
+        panel.set_xlim(left=0.8)
         panel.set_yscale("log")
         panel.set_xlabel("bits of a user, k/Q + 2c")
         panel.set_title(f"ε = {level:g} per unit, pure, for every Q", fontsize=10.5)

@@ -173,7 +173,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             "calibrated": (20, 50, 150, 400, 999),
             "d_max": 1000,
         },
-        quick={"users": (20, 50, 100, 150, 999), "calibrated": (50, 999), "d_max": 1},
+        quick={"users": (20, 50, 100, 150, 999), "calibrated": (150,), "d_max": 1},
         run=run,
         draw=draw,
         seconds=30,
