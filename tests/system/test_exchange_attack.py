@@ -1,7 +1,8 @@
 """The exchange attack, by its command: each tampering of a real node is noticed by whom and by what it must be.
 
-One run of the command (about 35 s on two free cores) serves the whole module. What is sampled in it has a false-alarm
-rate below 1e-9: the adversary of the guarded rounds would have to guess a message or a 16-byte tag.
+One run of the command (about 35 s on two free cores) serves all tests that look at it; they are slow. What is sampled
+in it has a false-alarm rate below 1e-9: the adversary of the guarded rounds would have to guess a message or a 16-byte
+tag.
 """
 
 import json
@@ -31,11 +32,14 @@ OTHERS = {"another user", "2 other users"}
 ANYBODY = {*ONE_USER, *OTHERS, "3 other users", "the victim and 1 more", "the victim and 2 more"}
 
 
-@pytest.fixture(scope="module")
-def report() -> dict[str, Any]:
+SLOW_RUN = pytest.param("0.999999999", marks=[pytest.mark.slow, pytest.mark.xdist_group("exchange")], id="run")
+
+
+@pytest.fixture(scope="module", params=[SLOW_RUN])  # a parameter's marks are those of all tests that look at the run
+def report(request: pytest.FixtureRequest) -> dict[str, Any]:
     command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--format", "json"]
     done = subprocess.run(
-        [*command, "--confidence", "0.999999999"], capture_output=True, text=True, timeout=840, check=False
+        [*command, "--confidence", request.param], capture_output=True, text=True, timeout=840, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -122,6 +122,7 @@ def test_without_a_truth_the_trace_is_the_same_and_success_is_unknown(
     assert (trace.traced_share, trace.success, trace.interval, trace.baseline) == (1.0, None, None, None)
 
 
+@pytest.mark.slow
 def test_the_attack_guesses_far_better_than_without_messages_only_when_no_node_is_honest(tmp_path: Path) -> None:
     """Every interval at 1 - 1e-9, so that a defended claim breaks with at most that probability each. Undefended, about
     four fifths of 300 users are guessed; the verdict would change below 42 %: binomial tail below 1e-30."""
