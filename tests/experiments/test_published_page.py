@@ -27,9 +27,6 @@ from shuffledp_privacy.sums.clamping import sgdl_any_clamped
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "published-against-true.md"
 
-PENDING: Final = frozenset({"000-t1", "000-t3", "002-f3", "002-f6", "002-t2", "003-e4", "003-e8", "004-f2"})
-"""Experiments that the page names before they are there: delete this set, and its one use, when they are."""
-
 
 def typed() -> Iterator[str]:
     """Every command on the page, in boxes and in running text."""
@@ -64,7 +61,7 @@ def test_every_command_of_the_page_is_one(line: str) -> None:
     if names == ["reproduce"]:
         known = {*experiments(), *(alias for entry in experiments().values() for alias in entry.aliases)}
         assert context is not None
-        assert set(context.params["ids"]) <= known | PENDING
+        assert set(context.params["ids"]) <= known
 
 
 def test_every_statement_has_a_command_that_shows_it() -> None:
