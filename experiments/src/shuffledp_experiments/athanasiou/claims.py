@@ -177,7 +177,10 @@ def run_padding(work: Work) -> Found:
             epsilon, delta = Fraction(str(value)), work["delta"]
             told, exact = published_padding(epsilon, users, delta), exact_padding(epsilon, users, delta)
             settings = {"n": users, "delta": delta}
-            pairs = [("Lemma C.1", Kind.PRINTED, told), ("nobody clamped but with δ", Kind.EXACT, exact)]
+            pairs: list[tuple[str, Kind, float]] = [
+                ("Lemma C.1", Kind.PRINTED, told),
+                ("nobody clamped but with δ", Kind.EXACT, exact),
+            ]
             for d_max in (1, K):
                 # Beyond 700 nats in all there is no such padding to be had, nor any privacy.
                 told_total = value * d_max

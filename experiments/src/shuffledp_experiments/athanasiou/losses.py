@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.stats import chi2
 
+from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
@@ -208,16 +209,10 @@ def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
     in every run, below 1e-9 once in a billion.
     """
     value, integers = (spec.domain - 1) // 2, RandomIntegers()
-    reports = np.array([randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.float64)
-    sums = reports.reshape(rounds, users, -1)[:, :, 0].sum(axis=1)
-    return chi_square(debiased(spec, sums, users) - users * value, law)
-
-
-def debiased(spec: Mechanism, sums: Any, users: int) -> Any:
-    """The analyst's estimate of the sum from the number of ones."""
-    from shuffledp_core.estimation import estimate
-
-    return np.array([estimate(spec, [int(total)], users).values[0] for total in sums])
+    reports = np.array([randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.int64)
+    counts = spec.count(reports.reshape(rounds, users))
+    sums = np.array([estimate(spec, each, users).values[0] for each in counts.tolist()])
+    return chi_square(sums - users * value, law)
 
 
 def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
