@@ -447,7 +447,16 @@ def draw_map(found: Found) -> Figure:
     figure.colorbar(points, ax=panel, label="addresses in the cell", shrink=0.85)
     (south, north), (west, east) = SUBURBS
     panel.plot([west, east, east, west, west], [south, south, north, north, south], color="#d55e00", lw=1.4)
-    panel.text(west, north, "left out of the dispersed data", color="#d55e00", fontsize=8.5, va="bottom")
+    behind = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
+    panel.text(
+        west + 0.012,
+        north - 0.02,
+        "left out of the\ndispersed data",
+        color="#d55e00",
+        fontsize=8.5,
+        va="top",
+        bbox=behind,
+    )
     panel.set_xlim(*BOX[1])
     panel.set_ylim(*BOX[0])
     panel.set_aspect(1 / math.cos(math.radians(30.5)))
