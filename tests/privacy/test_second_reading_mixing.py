@@ -1,4 +1,4 @@
-"""Second reading of S18, S19 and K13: every step of the proofs by enumeration, written apart from the product's code."""
+"""Second reading of S18, S19 and K13: the proofs' steps by enumeration, written apart from the product's code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle, SplitMix
+from shuffledp_core.mechanisms.split import WRAPPED
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.randomness import RandomIntegers
 from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.sums import attained, mixing, split
@@ -94,10 +96,11 @@ def excess(honest: int, pieces: int, modulus: int) -> Fraction:
     return sum((p * modulus ** (size - 1) for size, p in found.items()), Fraction(-1))
 
 
-class Told:
+class Told(RandomIntegers):
     """A source of whole numbers that says what it was told to."""
 
     def __init__(self, told: tuple[int, ...]) -> None:
+        super().__init__()
         self._told = list(told)
 
     def below(self, bound: int) -> int:
@@ -312,7 +315,7 @@ def test_the_certificate_is_the_noise_and_the_mixing_and_both_sides_hold(honest:
     assert found.certified <= (central + tau * (1 + math.exp(epsilon))) * (1 + 1e-6)
     assert central * (1 - 1e-9) <= found.certified
     item = split.noisy_sum(spec, setting)
-    low = attained.attained_delta(None, item.noise, split.WRAPPED, 3, epsilon)
+    low = attained.attained_delta(None, item.noise, WRAPPED, 3, epsilon)
     assert low <= min(central, found.certified)
 
 
