@@ -18,6 +18,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums import attained, mixing, split
 from shuffledp_privacy.sums.mixing import mixing_distance
 
@@ -440,3 +441,56 @@ def test_hadamard_covers_every_dataset_in_both_orders(symbols: int, order: int, 
             assert found.attained <= truth + 1e-13
         below = float(worst(pairs, Fraction(math.exp(-0.4))))
         assert below <= certified_curve(spec, setting, 1, np.array([-0.4]))[0] + 1e-13
+
+
+# Two rounds (C1, C12), of S18, S19 and K13.
+
+
+def twice(one: Law) -> Law:
+    return {a + b: p * q for (a, p), (b, q) in itertools.product(one.items(), one.items())}
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("delta", [0.2, 1e-2, 1e-5])
+def test_two_rounds_of_one_bit_cover_every_dataset_and_distance(adjacency: Adjacency, delta: float) -> None:
+    spec = OneBitShuffle(max_value=3, randomise=Fraction(1, 3))
+    epsilon = compose_epsilon([Round(spec, Setting(3, 3, adjacency), 2)], delta)
+    for d in range(1, 4):
+        growth = Fraction(math.exp(epsilon * (d if adjacency is Adjacency.METRIC else 1)))
+        for others in itertools.combinations_with_replacement(range(4), 2):
+            for x in range(4 - d):
+                p, q = (twice(ones((value, *others), 3, spec.randomise)) for value in (x, x + d))
+                assert float(max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.2, 1e-2, 1e-5])
+def test_two_rounds_of_the_hadamard_histogram_cover_every_dataset(delta: float) -> None:
+    spec = HadamardHistogram(symbols=4, blanket=Fraction(1, 2))
+    growth = Fraction(math.exp(compose_epsilon([Round(spec, Setting(2, 2), 2)], delta)))
+    for other in range(4):
+        p, q = (twice(hadamard(tuple(sorted((value, other))), 8, spec.blanket)) for value in (0, 1))
+        assert float(max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("honest", [20, 40])
+def test_two_rounds_of_split_values_cost_no_less_than_their_sums(adjacency: Adjacency, honest: int) -> None:
+    """With pieces to spare they cost little more either."""
+    delta = 1e-5
+    spec = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=40, modulus=2**10, pieces=30)
+    epsilon = compose_epsilon([Round(spec, Setting(50, honest, adjacency), 2)], delta)
+    half = np.array([float(p) for p in noise_law(honest / 40, 0.5, 90)])
+    whole = np.concatenate([half[:0:-1], half])
+    units = np.arange(1, 4) if adjacency is Adjacency.METRIC else np.ones(3)
+
+    def exact(asked: float) -> float:
+        found = []
+        for d, unit in enumerate(units.tolist(), 1):
+            one, two = np.append(whole, np.zeros(d)), np.append(np.zeros(d), whole)
+            lost = np.outer(one, one) - math.exp(asked * unit) * np.outer(two, two)
+            found.append(float(np.maximum(lost, 0.0).sum()))
+        return max(found)
+
+    assert exact(epsilon) <= delta
+    if adjacency is Adjacency.STANDARD:
+        assert exact(epsilon * 0.99) > delta
