@@ -30,7 +30,8 @@ _CROWDS: Final = 256
 """Most users of a crowd that is summed over by itself; where more would be needed, the pieces are too few to hide."""
 
 _ROUNDINGS: Final = 1e-4
-"""Allowance for all roundings together, relative; sums of at most 1e6 logarithms below 50 err by less than 1e-8."""
+"""Allowance for all roundings together, relative. A running sum of n logarithms errs by n 2^-53 of its largest value at
+most: 256 sums of crowds together by less than 1e-7 wherever the distance is above `SMALLEST`, which covers the rest."""
 
 
 @lru_cache(maxsize=1024)
