@@ -81,11 +81,17 @@ class Composed:
 
     def make(self, target: str) -> str:
         """`make TARGET` with the images that are there; its standard output."""
-        return run(["make", "--assume-old=images", target], **self._all())
+        return run(["make", "--no-print-directory", "--assume-old=images", target], **self._all())
 
     def making(self, target: str, **variables: str) -> subprocess.Popen[str]:
         """`make TARGET` while something else happens, both streams piped; a context manager."""
-        command = ["make", "--assume-old=images", target, *(f"{name}={value}" for name, value in variables.items())]
+        command = [
+            "make",
+            "--no-print-directory",
+            "--assume-old=images",
+            target,
+            *(f"{name}={value}" for name, value in variables.items()),
+        ]
         return subprocess.Popen(
             command,
             cwd=REPOSITORY,
