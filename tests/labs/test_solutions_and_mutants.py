@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +69,15 @@ def test_a_wrong_program_loses_its_check_every_time(mutant: str, tmp_path: Path)
         (found,) = (each for each in result.checks if each.name == wrong.loses)
         assert found.outcome == "failed", f"{found.outcome}: {found.message}; nonce {result.nonce}"
         lab_of = replace(LABS[wrong.lab], checks=(replace(check, needs=(), points=CHECK_POINTS),))
+
+
+def test_wrong_programs_use_no_name_that_their_solution_no_longer_has(tmp_path: Path) -> None:
+    """Such a program fails by a NameError, loses its check for that alone, and shows nothing about the check."""
+    for mutant, wrong in WRONG.items():
+        (tmp_path / f"{mutant.replace('/', '_')}.py").write_text(wrong.text)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--output-format", "concise"]
+    found = subprocess.run([*command, "--select", "F821,F823", tmp_path], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("number", LABS)
