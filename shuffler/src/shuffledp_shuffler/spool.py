@@ -186,7 +186,7 @@ class Spool:
         Raises:
             ShuffleDPError: what `check` raised or the submission is refused with, or as `append`.
         """
-        answer: T = await uninterrupted(self._asked(check, answered, weight))
+        answer: T = await uninterrupted(self._ask(check, answered, weight))
         return answer
 
     async def find(self, credential: str) -> str | None:
@@ -211,10 +211,7 @@ class Spool:
             self._database.close()
             os.close(self._file)
 
-    async def _ask(self, check: Callable[[], Submission], answered: Callable[[Submission], Any], weight: int) -> Any:
-        return await self._asked(check, answered, weight)
-
-    def _asked(
+    def _ask(
         self, check: Callable[[], Submission], answered: Callable[[Submission], Any], weight: int
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -274,6 +271,8 @@ class Spool:
 
         Returns those that are stored, or only ask; the others have their refusal as outcome.
         """
+        if not group:
+            return []
         self._database.execute("BEGIN IMMEDIATE")
         fresh: list[bytes] = []
         stored = []
@@ -303,9 +302,8 @@ class Spool:
             return None if known == submission.digest else different_submission()
         if submission.refusal is not None:
             return submission.refusal
-        digest = bytes.fromhex(
-            submission.digest
-        )  # of an envelope that was checked; that of a refused one may be anything
+        # Not before: what a refused submission names as its digest nobody has compared with anything.
+        digest = bytes.fromhex(submission.digest)
         # A copy would be dropped in the mix as repeated onions and cost the round reports; here it costs nothing.
         if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (digest,)).fetchone():
             return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
