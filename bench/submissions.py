@@ -1,8 +1,9 @@
 """The entry node against a bare gRPC server: what taking a submission costs above letting its bytes in.
 
-Both get the same bytes over the same TLS from the same driver, in turn, so that what else the machine does touches both
-alike. The driver keeps `UNDER_WAY` calls going; it takes a processor of its own, so that rates compare the two servers
-less sharply than their processor time does.
+The node gets submissions in one message, as from a device whose envelope fits, and others as a stream; the bare server
+takes streams. All get the same bytes over the same TLS from the same driver, in turn, so that what else the machine
+does touches all alike. The driver keeps `UNDER_WAY` calls going; it takes a processor of its own, so that rates compare
+the servers less sharply than their processor time does.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -43,30 +44,33 @@ CONNECTIONS = 32
 UNDER_WAY = 64
 
 
+Call = Callable[["node_pb2_grpc.NodeAsyncStub"], Awaitable[bytes]]
+"""One submission, its request made already: sends it and gives the receipt."""
+
+
 @dataclass
 class Server:
-    """One of the two: its calls, its process, and what each counted turn cost."""
+    """One of those compared: its calls, its process, and what each counted turn cost."""
 
     stubs: list[node_pb2_grpc.NodeAsyncStub]
     pid: int
-    rates: list[float]
-    processor: list[float]
-    memory: list[int]
+    rates: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
 
-    async def turn(self, requests: Sequence[list[node_pb2.SubmitRequest]]) -> list[bytes]:
+    async def turn(self, calls: Sequence[Call]) -> list[bytes]:
         """The answers; notes submissions a second, processor seconds of each, and resident bytes before it."""
         places = asyncio.Semaphore(UNDER_WAY)
 
         async def one(number: int) -> bytes:
             async with places:
-                call = self.stubs[number % len(self.stubs)].Submit(_stream(requests[number]), timeout=60.0)
-                return (await call).receipt
+                return await calls[number](self.stubs[number % len(self.stubs)])
 
         self.memory.append(resident(self.pid))
         before, began = processor_seconds(self.pid), time.perf_counter()
-        answers = await asyncio.gather(*(one(number) for number in range(len(requests))))
-        self.rates.append(len(requests) / (time.perf_counter() - began))
-        self.processor.append((processor_seconds(self.pid) - before) / len(requests))
+        answers = await asyncio.gather(*(one(number) for number in range(len(calls))))
+        self.rates.append(len(calls) / (time.perf_counter() - began))
+        self.processor.append((processor_seconds(self.pid) - before) / len(calls))
         return answers
 
     def bytes_a_user(self) -> float:
@@ -75,21 +79,39 @@ class Server:
         return float(np.polyfit(USERS * np.arange(len(after)), after, 1)[0])
 
 
-async def _stream(requests: list[node_pb2.SubmitRequest]) -> AsyncIterator[node_pb2.SubmitRequest]:
-    for request in requests:
-        yield request
-
-
-def _requests(one: PreparedSubmission) -> list[node_pb2.SubmitRequest]:
-    header = node_pb2.SubmissionHeader(
+def _header(one: PreparedSubmission) -> node_pb2.SubmissionHeader:
+    return node_pb2.SubmissionHeader(
         round_id=one.round_id, credential=one.credential.to_bytes(), claim=one.claim.to_bytes()
     )
+
+
+def streamed(one: PreparedSubmission) -> Call:
+    """A submission as a stream of two messages."""
     chunk = batch_pb2.Chunk(offset=0, data=one.envelope)
-    return [node_pb2.SubmitRequest(header=header), node_pb2.SubmitRequest(chunk=chunk)]
+    requests = [node_pb2.SubmitRequest(header=_header(one)), node_pb2.SubmitRequest(chunk=chunk)]
+
+    async def stream() -> AsyncIterator[node_pb2.SubmitRequest]:
+        for request in requests:
+            yield request
+
+    async def call(stub: node_pb2_grpc.NodeAsyncStub) -> bytes:
+        return (await stub.Submit(stream(), timeout=60.0)).receipt
+
+    return call
+
+
+def whole(one: PreparedSubmission) -> Call:
+    """A submission in one message."""
+    request = node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope)
+
+    async def call(stub: node_pb2_grpc.NodeAsyncStub) -> bytes:
+        return (await stub.SubmitWhole(request, timeout=60.0)).receipt
+
+    return call
 
 
 async def compare() -> None:
-    """Prints rates, processor time and memory of both, and their ratios."""
+    """Prints rates, processor time and memory of all, and their ratios."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
             LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3)) as system,
@@ -97,27 +119,33 @@ async def compare() -> None:
         ):
             await warm(pool)
             control = await stack.enter_async_context(control_of(system.deployment))
-            opened = await open_round(control, LoadOptions(users=USERS * TURNS).plan(system))
+            opened = await open_round(control, LoadOptions(users=2 * USERS * TURNS).plan(system))
             verified = verified_for(system, to_json(opened.announcement), opened.round_id)
-            values = np.arange(USERS * TURNS, dtype=np.int64) % verified.mechanism.domain
+            values = np.arange(2 * USERS * TURNS, dtype=np.int64) % verified.mechanism.domain
             loop = asyncio.get_running_loop()
             pieces = [
                 loop.run_in_executor(pool, seal_users, verified, users)
                 for users in enrolled_users(system, verified, values)
             ]
             prepared = [submission for piece in await asyncio.gather(*pieces) for submission in piece]
-            requests = [_requests(submission) for submission in prepared]
-            entry = verified.entry
-            node = await _connected(stack, system, entry, system.processes[entry.name].pid)
-            receipts = await node.turn(requests[:USERS])
+            half = USERS * TURNS
+            one, stream, entry = (
+                [whole(p) for p in prepared[:half]],
+                [streamed(p) for p in prepared[half:]],
+                verified.entry,
+            )
+            node, same = [await _connected(stack, system, entry, system.processes[entry.name].pid) for _ in range(2)]
+            receipts, others = await node.turn(one[:USERS]), await same.turn(stream[:USERS])
             bare = await _bare(stack, system, entry, len(receipts[0]))
-            await bare.turn(requests[:USERS])
-            for begin in range(USERS, len(requests), USERS):
-                receipts += await node.turn(requests[begin : begin + USERS])
-                await bare.turn(requests[begin : begin + USERS])
-            for one, receipt in zip(prepared, receipts, strict=True):
-                check_receipt(one, entry, Signed.from_bytes(receipt))
-            _show(node, bare, verified.geometry.envelope_bytes)
+            await bare.turn(stream[:USERS])
+            for begin in range(USERS, half, USERS):
+                turn = slice(begin, begin + USERS)
+                receipts += await node.turn(one[turn])
+                await bare.turn(stream[turn])
+                others += await same.turn(stream[turn])
+            for submission, receipt in zip(prepared, receipts + others, strict=True):
+                check_receipt(submission, entry, Signed.from_bytes(receipt))
+            _show({"in one message": node, "as a stream": same}, bare, verified.geometry.envelope_bytes)
 
 
 async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int) -> Server:
@@ -138,19 +166,19 @@ async def _connected(stack: AsyncExitStack, system: LocalSystem, party: Party, p
         for _ in range(CONNECTIONS)
     ]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))
-    return Server([node_pb2_grpc.NodeStub(channel) for channel in channels], pid, [], [], [])
+    return Server([node_pb2_grpc.NodeStub(channel) for channel in channels], pid)
 
 
-def _show(node: Server, bare: Server, envelope_bytes: int) -> None:
-    print(f"  {USERS * TURNS:,} users, envelopes of {envelope_bytes:,} bytes; medians of {TURNS - 1} turns")
+def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
+    print(f"  {USERS * TURNS:,} users each, envelopes of {envelope_bytes:,} bytes; medians of {TURNS - 1} turns")
     print("                       submissions/s   processor ms each   bytes kept a user")
-    for name, one in (("entry node", node), ("bare gRPC server", bare)):
+    for name, one in (*ways.items(), ("bare stream server", bare)):
         spent = 1000 * statistics.median(one.processor[1:])
         print(f"  {name:<20} {statistics.median(one.rates[1:]):>14,.0f} {spent:>19.2f} {one.bytes_a_user():>19,.0f}")
-    rate = statistics.median(a / b for a, b in zip(node.rates[1:], bare.rates[1:], strict=True))
-    cost = statistics.median(a / b for a, b in zip(node.processor[1:], bare.processor[1:], strict=True))
-    print(f"  accepted submissions a second / those of the bare server: {rate:.2f}")
-    print(f"  processor time of a submission / that of the bare server: {cost:.2f}")
+    for name, one in ways.items():
+        rate = statistics.median(a / b for a, b in zip(one.rates[1:], bare.rates[1:], strict=True))
+        cost = statistics.median(a / b for a, b in zip(one.processor[1:], bare.processor[1:], strict=True))
+        print(f"  {name}, / the bare server: rate {rate:.2f}, processor time {cost:.2f}")
 
 
 def run() -> None:

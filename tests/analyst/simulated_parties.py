@@ -374,6 +374,9 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     ) -> node_pb2.SubmitResponse:
         raise RoundStateError("simulated reports come from the test itself")
 
+    async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:
+        raise RoundStateError("simulated reports come from the test itself")
+
     async def shut(self) -> None:
         await self.die()
         for task in self._tasks:

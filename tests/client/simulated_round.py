@@ -29,7 +29,7 @@ from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, node_pb2, node_pb2
 
 RULES = {
     f"/shuffledp_proto.v1.{method}": frozenset({CLIENT})
-    for method in ("Node/Submit", "Analyst/GetManifest", "Analyst/GetResult", "Analyst/GetBoard")
+    for method in ("Node/Submit", "Node/SubmitWhole", "Analyst/GetManifest", "Analyst/GetResult", "Analyst/GetBoard")
 }
 
 
@@ -42,6 +42,8 @@ class SimulatedRound:
     lost_answers: int = 0
     """So many submissions are stored, but their receipt never arrives."""
     calls: int = 0
+    streams: int = 0
+    """Of these calls, those that came in chunks."""
     accepted: dict[str, bytes] = field(default_factory=dict)
     result: Signed | None = None
     discards: tuple[Signed, ...] = ()
@@ -128,6 +130,7 @@ class _Entry(node_pb2_grpc.NodeServicer):
         self, requests: AsyncIterator[node_pb2.SubmitRequest], _: Any
     ) -> node_pb2.SubmitResponse:
         self._round.calls += 1
+        self._round.streams += 1
         parts = [part async for part in requests]
         header, pieces = parts[0].header, [part.chunk for part in parts[1:]]
         offsets = Offsets(sum(len(piece.data) for piece in pieces))
@@ -135,6 +138,12 @@ class _Entry(node_pb2_grpc.NodeServicer):
             offsets.accept(piece.offset, len(piece.data))
         receipt = self._round.accept(header, b"".join(piece.data for piece in pieces))
         return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
+
+    async def SubmitWhole(  # noqa: N802
+        self, request: node_pb2.SubmitWholeRequest, _: Any
+    ) -> node_pb2.SubmitWholeResponse:
+        self._round.calls += 1
+        return node_pb2.SubmitWholeResponse(receipt=self._round.accept(request.header, request.envelope).to_bytes())
 
 
 class _Analyst(analyst_pb2_grpc.AnalystServicer):

@@ -26,6 +26,7 @@ CALLS = [
     ("analyst", "unary_unary", OURS + "Analyst/GetResult", CLIENT),
     ("analyst", "unary_stream", OURS + "Analyst/GetBoard", CLIENT),
     ("node-1", "stream_unary", OURS + "Node/Submit", CLIENT),
+    ("node-1", "unary_unary", OURS + "Node/SubmitWhole", CLIENT),
     ("analyst", "unary_unary", "/grpc.health.v1.Health/Check", CLIENT),
     ("analyst", "unary_stream", "/grpc.health.v1.Health/Watch", OPERATOR),  # streams of health are not for devices
     ("analyst", "stream_stream", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", OPERATOR),
@@ -77,6 +78,7 @@ async def test_a_request_that_is_no_message_is_refused_counted_and_leaves_no_tra
         ("GetResult", "MalformedRequestError"),
         ("GetBoard", "MalformedRequestError"),
         ("Submit", "MalformedRequestError"),
+        ("SubmitWhole", "MalformedRequestError"),
         ("GetResult", "AccessDenied"),
     }
     assert unexpected == [0, 0]

@@ -141,6 +141,8 @@ class World:
         self.sink = AnalystSink(self.deployment, self.names[-1])
         self.ahead = 0
         """Milliseconds by which the clocks of nodes in this process are ahead."""
+        self.streams = False
+        """Submits in chunks, as a device does with a large envelope, and not in one message."""
         self.corrupt: dict[str, Path] = {}
         """Where nodes in this process that are corrupt write what they know."""
         self.running: dict[str, Running] = {}
@@ -280,6 +282,9 @@ class World:
         raise AssertionError("no status")
 
     async def submit(self, submission: Submission, name: str = "node-1", caller: str = "client") -> Receipt:
+        if not self.streams:
+            whole = node_pb2.SubmitWholeRequest(header=submission.header, envelope=submission.envelope)
+            return verify_from(self.roster.party(name), await self.send_whole(whole, name, caller), Receipt)
         parts = [node_pb2.SubmitRequest(header=submission.header)]
         parts += [
             node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
@@ -293,6 +298,12 @@ class World:
     ) -> Signed:
         async with translated(name):
             return Signed.from_bytes((await self.node(name, caller).Submit(iter(list(parts)))).receipt)
+
+    async def send_whole(
+        self, whole: node_pb2.SubmitWholeRequest, name: str = "node-1", caller: str = "client"
+    ) -> Signed:
+        async with translated(name):
+            return Signed.from_bytes((await self.node(name, caller).SubmitWhole(whole)).receipt)
 
     async def add_batch(
         self, header: Signed | bytes, data: bytes, name: str = "node-2", caller: str = "node-1"

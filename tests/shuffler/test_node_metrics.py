@@ -23,7 +23,7 @@ async def test_a_repeated_submission_counts_once_and_a_refused_one_by_its_class(
     with pytest.raises(DifferentSubmissionError):
         await world.submit(world.submission(round_, user))
     assert figure(world, "node-1", "node_submissions_accepted_total") == 1
-    refusals = {"method": "Submit", "reason": "DifferentSubmissionError"}
+    refusals = {"method": "SubmitWhole", "reason": "DifferentSubmissionError"}
     assert figure(world, "node-1", "refusals_total", **refusals) == 1
     assert figure(world, "node-1", "node_rounds", phase="open") == 1
     assert figure(world, "node-1", "node_open_submissions") == 1

@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_shuffler.spool import Spool
+from shuffledp_shuffler.spool import Spool, Submission
 
 SIZE = 100
 
@@ -161,3 +162,58 @@ async def test_a_full_disk_refuses_what_comes_and_nothing_else(tmp_path: Path, r
         assert reopened.accepted == 3
         assert [await reopened.find(who) for who in sent] == [digest(data) for data in sent.values()]
     assert (tmp_path / "envelopes").read_bytes() == sent[early] + sent[late] + sent[again]
+
+
+async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(tmp_path: Path) -> None:
+    who, data = os.urandom(32).hex(), envelope()
+
+    def broken() -> Submission:
+        raise KeyError("a bug")
+
+    def unanswerable(_: Submission) -> None:
+        raise ZeroDivisionError
+
+    with spool(tmp_path) as opened:
+        good = Submission(who, digest(data), data)
+        calls = (
+            opened.take(broken, str, SIZE),
+            opened.take(lambda: good, unanswerable, SIZE),
+            opened.take(lambda: good, lambda stored: stored.credential, SIZE),
+        )
+        first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(first, KeyError)
+        assert isinstance(second, ZeroDivisionError)
+        assert third == who
+        assert opened.accepted == 1
+
+
+async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(tmp_path: Path) -> None:
+    who, data, may_go = os.urandom(32).hex(), envelope(), threading.Event()
+
+    def slow() -> Submission:
+        may_go.wait()
+        return Submission(who, digest(data), data)
+
+    with spool(tmp_path) as opened:
+        call = asyncio.ensure_future(opened.take(slow, str, SIZE))
+        await asyncio.sleep(0)
+        call.cancel()
+        done, _ = await asyncio.wait({call}, timeout=0)
+        assert not done
+        may_go.set()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        assert await opened.find(who) == digest(data)
+
+
+async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(tmp_path: Path) -> None:
+    who, data, late = os.urandom(32).hex(), envelope(), SubmissionClosedError("late")
+    with spool(tmp_path) as opened:
+        await opened.append(who, digest(data), data)
+        again = Submission(who, digest(data), b"", refusal=late)
+        assert await opened.take(lambda: again, lambda stored: stored.digest, 0) == digest(data)
+        with pytest.raises(DifferentSubmissionError):
+            await opened.take(lambda: Submission(who, "other", b"", refusal=late), str, 0)
+        with pytest.raises(SubmissionClosedError, match="late"):
+            await opened.take(lambda: Submission(os.urandom(32).hex(), "other", b"", refusal=late), str, 0)
+        assert opened.accepted == 1

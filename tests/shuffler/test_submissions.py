@@ -33,8 +33,9 @@ from shuffledp_proto.v1 import batch_pb2, node_pb2
 from shuffledp_shuffler.app import build
 
 
-@pytest.fixture
-async def round_(world: World) -> Round:
+@pytest.fixture(params=["in one message", "as a stream"])
+async def round_(world: World, request: pytest.FixtureRequest) -> Round:
+    world.streams = request.param == "as a stream"
     await world.start()
     return await world.open()
 
@@ -261,6 +262,7 @@ async def test_devices_that_are_waited_for_do_not_keep_the_analyst_out(world: Wo
 async def test_a_submission_that_overlaps_the_opening_is_too_early_and_not_another_one(world: World) -> None:
     opens = system_clock() + 600_000
     readings = [opens - 1, opens]
+    world.streams = True
     node, service = build(world.config("node-1"), lambda: readings.pop(0) if world.ahead else system_clock())
     await service.start()
     world.running["node-1"] = Running(node, service)

@@ -117,3 +117,12 @@ async def test_no_upload_is_waited_for_longer_than_its_seconds() -> None:
 
     with pytest.raises(BusyError, match="0 of 500 bytes"):
         await asyncio.wait_for(uploads.gather(stalls(), 500), 30)
+
+
+def test_messages_are_counted_until_they_are_answered() -> None:
+    uploads = Uploads(UploadLimits(places=1, size=100, line=2, seconds=60.0, rate=1.0))
+    with uploads.message():
+        with uploads.message(), pytest.raises(BusyError, match="2 submissions"), uploads.message():
+            pass
+        with uploads.message():
+            pass

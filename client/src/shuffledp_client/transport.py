@@ -25,7 +25,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BrokerError, ShuffleDPError, UnreachableError
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import listening, manifest_topic
-from shuffledp_core.transport.chunks import Offsets, chunks
+from shuffledp_core.transport.chunks import WHOLE_BYTES, Offsets, chunks
 from shuffledp_core.transport.requests import answered
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
@@ -121,18 +121,23 @@ class EntryNode(_Caller):
         return receipt
 
     async def _send(self, prepared: PreparedSubmission) -> Signed:
-        stub = node_pb2_grpc.NodeStub(self._channel)
-        async with translated(self._party.name):
-            answer = await stub.Submit(_requests(prepared), timeout=CALL_SECONDS)
-        return Signed.from_bytes(answered(answer, self._party.name).receipt)
+        stub, party = node_pb2_grpc.NodeStub(self._channel), self._party.name
+        header = node_pb2.SubmissionHeader(
+            round_id=prepared.round_id, credential=prepared.credential.to_bytes(), claim=prepared.claim.to_bytes()
+        )
+        whole = node_pb2.SubmitWholeRequest(header=header, envelope=prepared.envelope)
+        async with translated(party):
+            if whole.ByteSize() <= WHOLE_BYTES:
+                receipt = answered(await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party).receipt
+            else:
+                pieces = _requests(header, prepared.envelope)
+                receipt = answered(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
+        return Signed.from_bytes(receipt)
 
 
-async def _requests(prepared: PreparedSubmission) -> AsyncIterator[node_pb2.SubmitRequest]:
-    header = node_pb2.SubmissionHeader(
-        round_id=prepared.round_id, credential=prepared.credential.to_bytes(), claim=prepared.claim.to_bytes()
-    )
+async def _requests(header: node_pb2.SubmissionHeader, envelope: bytes) -> AsyncIterator[node_pb2.SubmitRequest]:
     yield node_pb2.SubmitRequest(header=header)
-    for offset, data in chunks(prepared.envelope):
+    for offset, data in chunks(envelope):
         yield node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
+async def uninterrupted(work: Awaitable[_T]) -> _T:
     """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:

@@ -8,6 +8,7 @@ docs/protocol.md, "Submit".
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,7 +44,10 @@ _EMPTY: Final = _List(0, "", frozenset())
 
 
 class Admission:
-    """Withdrawal lists of a node's populations. `folder` holds `<population>.json`; None: none is ever withdrawn."""
+    """Withdrawal lists of a node's populations. `folder` holds `<population>.json`; None: none is ever withdrawn.
+
+    `refusal` may be asked from any thread.
+    """
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
         """Reads the lists. Raises `ConfigError` for an invalid list where none is kept from before."""
@@ -51,6 +55,7 @@ class Admission:
         self._kept = state / _KEPT
         self._populations = {population.name: population for population in roster.populations}
         self._lists: dict[str, _List] = {}
+        self._lock = threading.Lock()
         if folder is not None:
             for population in roster.populations:
                 self._lists[population.name] = self._remembered(population)
@@ -65,8 +70,10 @@ class Admission:
         population = self._populations.get(credential.population)
         if self._folder is None or population is None:
             return None
-        self._look(population)
-        if credential_id(credential) in self._lists[population.name].credentials:
+        with self._lock:  # of two threads that find a new file, the later must not put an older list back
+            self._look(population)
+            withdrawn = self._lists[population.name].credentials
+        if credential_id(credential) in withdrawn:
             return WithdrawnCredentialError(
                 f"the credential was withdrawn by those who enrol users of {population.name!r}; ask there"
             )

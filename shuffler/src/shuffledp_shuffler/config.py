@@ -13,13 +13,14 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     """A mix node's TOML file: the keys of every service, and these.
 
     Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per processor). At most
-    `max_submissions` submissions, or `submission_bytes` of them, are received at a time, each for at most
+    `max_submissions` submissions, or `submission_bytes` of them, are received at a time as streams, each for at most
     `submission_seconds` and no slower than `submission_rate` bytes a second; at most `waiting_submissions` others wait
-    for a place. The next hop may be unreachable for `relay_seconds` before the round is given up. A round that nobody
-    continues within `abandoned_seconds` after its closing time is given up, too, so that its key does not lie on the
-    disk for ever. A node that starts with a state folder which no node used for `away_seconds` gives up the rounds that
-    are open in it: it may be a restored backup. `withdrawals` is the folder with the list of withdrawn credentials of
-    every population, `<population>.json`; None: none is ever withdrawn.
+    for a place, and as many that came in one message are being checked. The next hop may be unreachable for
+    `relay_seconds` before the round is given up. A round that nobody continues within `abandoned_seconds` after its
+    closing time is given up, too, so that its key does not lie on the disk for ever. A node that starts with a state
+    folder which no node used for `away_seconds` gives up the rounds that are open in it: it may be a restored backup.
+    `withdrawals` is the folder with the list of withdrawn credentials of every population, `<population>.json`; None:
+    none is ever withdrawn.
     """
 
     broker: BrokerConfig | None = None

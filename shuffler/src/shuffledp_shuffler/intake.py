@@ -24,7 +24,7 @@ from shuffledp_core.transport.receiving import Chunks, check_digest, let_through
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_batch, check_claim
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.spool import different_submission
+from shuffledp_shuffler.spool import Submission, different_submission
 from shuffledp_shuffler.uploads import Uploads
 
 
@@ -70,6 +70,48 @@ class Submissions:
             length = terms.geometry.envelope_bytes
             async with self.uploads.place(length):  # 5
                 return await self._take(live, name, claimed, await self.uploads.gather(chunks, length))
+
+    async def take_whole(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
+        """Takes a submission that has arrived in one message; otherwise as `take`, whose steps these are.
+
+        All checks run in the spool's thread, in groups, together with what came before and after: nothing is waited for
+        in between, so no call of the same credential has to take its turn.
+
+        1. Not too many others are being checked.
+        2. Credential and claim are genuine (step 2).
+        3. The round takes submissions now, and the credential still counts (steps 1 and 3); otherwise only a repetition
+           of an accepted submission is answered, and the envelope is not opened.
+        4. It has the envelope's one legal length, is that of the claim, and opens; no record is repeated (step 6).
+        5. Spooled: on disk, once per credential (step 7). The receipt is signed behind the commit.
+
+        Raises:
+            As `take`.
+        """
+        live.require_terms()
+        spool = live.require_spool()
+        with self.uploads.message():  # 1
+            receipt = await spool.take(
+                lambda: self._checked(live, credential, claim, envelope),
+                lambda stored: self._receipt(live, stored.credential, stored.digest),
+                len(envelope),
+            )
+        live.touch()
+        return receipt
+
+    def _checked(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Submission:
+        """Steps 2 to 4 of `take_whole`."""
+        terms = live.require_terms()
+        documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
+        name, claimed = check_claim(terms, self.roster, *documents)  # 2
+        now = self.clock()
+        refusal = live.refusal(now) or self.admission.refusal(from_json(documents[0].body, Credential), now)  # 3
+        if refusal is None:  # 4
+            if len(envelope) != terms.geometry.envelope_bytes:
+                raise InvalidSubmissionError(
+                    f"the envelope must have {terms.geometry.envelope_bytes} bytes, not {len(envelope)}"
+                )
+            _verify(terms, claimed, envelope, live.require_key())
+        return Submission(name, claimed, envelope, refusal)
 
     async def _take(self, live: LiveRound, name: str, claimed: str, envelope: bytes) -> Signed:
         # Not shielded: a check that is cancelled leaves nothing behind.

@@ -152,6 +152,10 @@ class MixNode:
         """Takes a submission and returns its signed receipt; see `Submissions.take`."""
         return await self._parts.submissions.take(self._round(round_id), credential, claim, chunks)
 
+    async def submit_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
+        """Takes a submission that came in one message and returns its signed receipt; see `Submissions.take_whole`."""
+        return await self._parts.submissions.take_whole(self._round(round_id), credential, claim, envelope)
+
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
         """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
         signed = Signed.from_bytes(header)

@@ -12,6 +12,7 @@ import grpc
 import structlog
 
 from shuffledp_core.errors import InvalidSubmissionError, NodeFault
+from shuffledp_core.transport.chunks import WHOLE_BYTES
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
@@ -29,6 +30,7 @@ RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/PrepareRound": _ANALYST,
     "/shuffledp_proto.v1.Node/SetManifest": _ANALYST,
     "/shuffledp_proto.v1.Node/Submit": frozenset({CLIENT}),
+    "/shuffledp_proto.v1.Node/SubmitWhole": frozenset({CLIENT}),
     "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
     "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
     "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
@@ -92,6 +94,17 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
                 header.round_id, header.credential, header.claim, _envelope(request_iterator)
             )
         return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
+
+    async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:
+        """See node.proto."""
+        if request.ByteSize() > WHOLE_BYTES:
+            raise InvalidSubmissionError(
+                f"a submission of {request.ByteSize()} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
+            )
+        header = request.header
+        with _disk_faults():
+            receipt = await self._node.submit_whole(header.round_id, header.credential, header.claim, request.envelope)
+        return node_pb2.SubmitWholeResponse(receipt=receipt.to_bytes())
 
     async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
         """See node.proto."""

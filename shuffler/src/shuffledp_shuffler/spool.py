@@ -5,7 +5,8 @@ synchronous=FULL) says which credentials were accepted with which envelope diges
 of envelopes that count, so that a crash between the two writes leaves nothing but ignored bytes at the file's end.
 
 All writes go through one thread with group commit: whatever arrived while the last commit was under way shares the
-next one, so that many concurrent submissions cost one flush of each file.
+next one, so that many concurrent submissions cost one flush of each file. The same thread checks and answers them
+where it is told how (`take`), so that a whole group costs one change of threads each way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from shuffledp_core.errors import (
     DifferentSubmissionError,
@@ -29,6 +30,9 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.files import sync
+from shuffledp_core.tasks import uninterrupted
+
+T = TypeVar("T")
 
 MAX_GROUP: Final = 1024
 """Most submissions in one commit."""
@@ -41,15 +45,49 @@ CREATE TABLE IF NOT EXISTS accepted (credential BLOB PRIMARY KEY, digest BLOB NO
 """
 
 
+@dataclass(frozen=True)
+class Submission:
+    """A genuine submission, or (no envelope) the question which one of this credential was accepted.
+
+    `refusal` is what a new submission is refused with; an accepted one that comes again is answered all the same.
+    """
+
+    credential: str
+    digest: str
+    envelope: bytes | None = field(repr=False)
+    refusal: ShuffleDPError | None = None
+
+
 @dataclass(eq=False)
 class _Request:
-    """One request to the writer: append an envelope, or (no envelope) find the digest of a credential."""
+    """One request to the writer. `check` gives the submission or raises; `answered` makes the answer once it is stored.
 
-    credential: bytes
-    digest: bytes
-    envelope: bytes | None
-    answer: asyncio.Future[str | None] = field(repr=False)
-    outcome: str | ShuffleDPError | None = None
+    `weight` is the length of the envelope, bytes.
+    """
+
+    check: Callable[[], Submission]
+    answered: Callable[[Submission], Any]
+    weight: int
+    answer: asyncio.Future[Any] = field(repr=False)
+    outcome: Any = None
+
+    def checked(self) -> Submission | None:
+        """The submission; None after an error, which is then the outcome."""
+        try:
+            return self.check()
+        # Whatever it is: it concerns this caller alone, and the thread must go on for the others.
+        except Exception as error:  # noqa: BLE001
+            self.outcome = error
+            return None
+
+    def settle(self, submission: Submission) -> None:
+        """Makes the answer."""
+        try:
+            self.outcome = self.answered(submission)
+        except sqlite3.Error as error:
+            self.outcome = NodeFault(f"{_trouble(error)}; send it again later")
+        except Exception as error:  # noqa: BLE001 - as above
+            self.outcome = error
 
 
 @dataclass(eq=False)
@@ -132,11 +170,30 @@ class Spool:
         """
         if len(envelope) != self._envelope_bytes:
             raise ValueError(f"an envelope must have {self._envelope_bytes} bytes, not {len(envelope)}")
-        await self._ask(credential, digest, envelope)
+        submission = Submission(credential, digest, envelope)
+        await self._ask(lambda: submission, lambda _: None, len(envelope))
+
+    async def take(self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int) -> T:
+        """Checks, stores and answers a submission in the writer's thread; returns once it is on disk.
+
+        A caller that is cancelled waits to the end all the same: what it holds is counted as long as it is here.
+
+        Args:
+            check: gives the submission, with an envelope of the round's length unless it is refused, or raises.
+            answered: makes the answer from the submission once it is on disk, now or already before.
+            weight: length of the envelope, bytes.
+
+        Raises:
+            ShuffleDPError: what `check` raised or the submission is refused with, or as `append`.
+        """
+        answer: T = await uninterrupted(self._ask(check, answered, weight))
+        return answer
 
     async def find(self, credential: str) -> str | None:
         """The digest of the credential's accepted envelope, or None."""
-        return await self._ask(credential, "", None)
+        question = Submission(credential, "", None)
+        found: str | None = await self._ask(lambda: question, lambda _: self._digest_of(bytes.fromhex(credential)), 0)
+        return found
 
     async def close(self) -> int:
         """Refuses every later submission; returns the final number. Idempotent."""
@@ -154,10 +211,12 @@ class Spool:
             self._database.close()
             os.close(self._file)
 
-    async def _ask(self, credential: str, digest: str, envelope: bytes | None) -> str | None:
-        answer: asyncio.Future[str | None] = self._loop.create_future()
-        self._put(_Request(bytes.fromhex(credential), bytes.fromhex(digest), envelope, answer))
-        return await answer
+    def _ask(
+        self, check: Callable[[], Submission], answered: Callable[[Submission], Any], weight: int
+    ) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._put(_Request(check, answered, weight, answer))
+        return answer
 
     def _put(self, item: _Request | _Close) -> None:
         if self._shut:
@@ -182,7 +241,7 @@ class Spool:
         weight = 0
         while isinstance(item, _Request):
             group.append(item)
-            weight += len(item.envelope or b"")
+            weight += item.weight
             if len(group) >= MAX_GROUP or weight >= MAX_GROUP_BYTES:
                 break
             try:
@@ -192,23 +251,35 @@ class Spool:
         return group, item
 
     def _process(self, group: list[_Request]) -> None:
+        checked = [(request, submission) for request in group if (submission := request.checked()) is not None]
         try:
-            self._commit(group)
+            stored = self._commit(checked)
         except (OSError, sqlite3.Error) as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")  # bytes already written lie beyond the count and are overwritten
             failure = NodeFault(f"the submission could not be stored ({error}); send it again later")
-            for request in group:
+            for request, _ in checked:
                 request.outcome = failure
+        else:
+            for request, submission in stored:
+                # Answered only behind the COMMIT: what an answer says is on disk, also of others in the same group.
+                request.settle(submission)
         self._loop.call_soon_threadsafe(_answer, group)
 
-    def _commit(self, group: list[_Request]) -> None:
-        """Commits a group: envelopes first, then the index, so that what the index counts is always there."""
+    def _commit(self, group: list[tuple[_Request, Submission]]) -> list[tuple[_Request, Submission]]:
+        """Commits a group: envelopes first, then the index, so that what the index counts is always there.
+
+        Returns those that are stored, or only ask; the others have their refusal as outcome.
+        """
+        if not group:
+            return []
         self._database.execute("BEGIN IMMEDIATE")
         fresh: list[bytes] = []
-        for request in group:
-            if request.envelope is not None:
-                request.outcome = self._admit(request, self._accepted + len(fresh), fresh)
+        stored = []
+        for request, submission in group:
+            request.outcome = self._admit(submission, self._accepted + len(fresh), fresh)
+            if request.outcome is None:
+                stored.append((request, submission))
         if fresh:
             # At the committed count, not at the file's end: bytes that a crash left beyond it are overwritten.
             data, offset = b"".join(fresh), self._accepted * self._envelope_bytes
@@ -219,23 +290,27 @@ class Spool:
         self._database.execute("COMMIT")
         self._accepted += len(fresh)
         self._count(len(fresh))
-        for request in group:
-            # Answered only behind the COMMIT: a submission of the same group is found once it is on disk, not before.
-            if request.envelope is None:
-                request.outcome = self._digest_of(request.credential)
+        return stored
 
-    def _admit(self, request: _Request, count: int, fresh: list[bytes]) -> ShuffleDPError | None:
-        known = self._digest_of(request.credential)
+    def _admit(self, submission: Submission, count: int, fresh: list[bytes]) -> ShuffleDPError | None:
+        if submission.envelope is None:
+            return None
+        credential = bytes.fromhex(submission.credential)
+        known = self._digest_of(credential)
         # First of all: the repetition of an accepted submission is answered also when the round is closed or full.
         if known is not None:
-            return None if known == request.digest.hex() else different_submission()
+            return None if known == submission.digest else different_submission()
+        if submission.refusal is not None:
+            return submission.refusal
+        # Not before: what a refused submission names as its digest nobody has compared with anything.
+        digest = bytes.fromhex(submission.digest)
         # A copy would be dropped in the mix as repeated onions and cost the round reports; here it costs nothing.
-        if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (request.digest,)).fetchone():
+        if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (digest,)).fetchone():
             return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
         if self._closed or count >= self._max_reports:
             return SubmissionClosedError("the round is full" if not self._closed else "the round is closed")
-        self._database.execute("INSERT INTO accepted VALUES (?, ?)", (request.credential, request.digest))
-        fresh.append(request.envelope or b"")
+        self._database.execute("INSERT INTO accepted VALUES (?, ?)", (credential, digest))
+        fresh.append(submission.envelope)
         return None
 
     def _digest_of(self, credential: bytes) -> str | None:
@@ -260,7 +335,7 @@ def _answer(group: Iterable[_Request]) -> None:
         # Its caller has gone, and the submission may be stored all the same: sent again, it gets its receipt.
         if request.answer.done():
             continue
-        if isinstance(request.outcome, ShuffleDPError):
+        if isinstance(request.outcome, Exception):
             request.answer.set_exception(request.outcome)
         else:
             request.answer.set_result(request.outcome)

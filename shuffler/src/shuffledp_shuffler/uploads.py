@@ -7,8 +7,8 @@ credential, and its place only while bytes arrive at the required rate.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,8 +27,9 @@ REPEATS: Final = 8
 class UploadLimits:
     """Limits of `Uploads`.
 
-    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place; one upload takes at most
-    `seconds`, and brings at least `rate` bytes a second.
+    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place, and as many submissions that
+    came in one message wait for their checks; one upload takes at most `seconds`, and brings at least `rate` bytes a
+    second.
     """
 
     places: int
@@ -52,7 +53,7 @@ class Uploads:
         self._turns: dict[tuple[str, str], _Turn] = {}
         self._head = asyncio.Lock()
         self._room = asyncio.Event()
-        self._waiting = self._count = self._bytes = 0
+        self._waiting = self._count = self._bytes = self._messages = 0
 
     @asynccontextmanager
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
@@ -84,6 +85,20 @@ class Uploads:
             self._count -= 1
             self._bytes -= length
             self._room.set()
+
+    @contextmanager
+    def message(self) -> Iterator[None]:
+        """Counts a submission that came in one message, until it is answered. `BusyError` for one too many.
+
+        Not among the places: nothing of it is still to arrive, and slow uploads must not keep it waiting.
+        """
+        if self._messages >= self._bounds.line:
+            raise BusyError(f"{self._messages} submissions are being checked here; send it again later")
+        self._messages += 1
+        try:
+            yield
+        finally:
+            self._messages -= 1
 
     async def _reserve(self, length: int) -> None:
         if self._waiting >= self._bounds.line:

@@ -14,8 +14,9 @@ from typing import ClassVar, Final, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.errors import ForeignDocumentError, MalformedDocumentError, SignatureError
 
 VERSION: Final = 1
@@ -103,7 +104,8 @@ def from_json(data: bytes | str, model: type[StructT]) -> StructT:
     """
     try:
         value = msgspec.json.decode(data, type=model, dec_hook=decode_value)
-        _check_text(data)
+        if to_json(value) != (data.encode() if isinstance(data, str) else data):  # as for the frame above
+            _check_text(data)
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise MalformedDocumentError(f"not a valid {model.__name__}: {error}") from error
     return value
@@ -151,7 +153,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
 
     1. The label is the model's.
     2. The signer is the one the caller expects.
-    3. The signature is 128 lower-case hex digits and holds under that signer's public key.
+    3. The signature is 128 lower-case hex digits and holds under that signer's public key (`check_signature`).
     4. Only then is the body parsed, strictly.
 
     Raises:
@@ -164,8 +166,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
     if signed.signer != signer:  # 2
         raise ForeignDocumentError(f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}")
     try:  # 3
-        key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(_signature(signed.signature), _covered(signed.label, signed.body))
+        check_signature(public_key, _signature(signed.signature), _covered(signed.label, signed.body))
     except (InvalidSignature, ValueError, UnicodeEncodeError) as error:
         raise SignatureError(
             f"the {model.label} does not carry a valid signature of {signer!r}: it was altered or signed by "

@@ -11,6 +11,10 @@ CHUNK_BYTES: Final = 2**18
 """Payload of one chunk: large enough that the call's cost vanishes, and small, because a server must hold one for every
 call that has begun a chunk and does not finish it."""
 
+WHOLE_BYTES: Final = 2**16
+"""Longest submission in one message, documents included: one HTTP/2 window, so that what waits to be checked
+holds no more than gRPC keeps for any stream that is not read."""
+
 
 def chunks(data: bytes | memoryview, size: int = CHUNK_BYTES) -> Iterator[tuple[int, bytes]]:
     """Splits data into (offset, piece) pairs, in order; none for no bytes."""

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from shuffledp_proto.v1 import batch_pb2 as shuffledp__proto_dot_v1_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp_proto/v1/node.proto\x12\x12shuffledp_proto.v1\x1a\x1eshuffledp_proto/v1/batch.proto\"K\n\x13PrepareRoundRequest\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\r\n\x05suite\x18\x03 \x01(\t\")\n\x14PrepareRoundResponse\x12\x11\n\tround_key\x18\x01 \x01(\x0c\"&\n\x12SetManifestRequest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"/\n\x13SetManifestResponse\x12\x18\n\x10\x63ountersignature\x18\x01 \x01(\x0c\"{\n\rSubmitRequest\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeaderH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"G\n\x10SubmissionHeader\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x12\n\ncredential\x18\x02 \x01(\x0c\x12\r\n\x05\x63laim\x18\x03 \x01(\x0c\"!\n\x0eSubmitResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"%\n\x11\x43loseRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x12\x43loseRoundResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\"&\n\x12\x44\x65leteRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x13\x44\x65leteRoundResponse\x12\x0f\n\x07\x64iscard\x18\x01 \x01(\x0c\"%\n\x11WatchRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\xe4\x01\n\x12WatchRoundResponse\x12-\n\x05phase\x18\x01 \x01(\x0e\x32\x1e.shuffledp_proto.v1.RoundPhase\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x16\n\x0emixing_seconds\x18\x05 \x01(\x01\x12\x18\n\x10relaying_seconds\x18\x06 \x01(\x01\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0e\n\x06header\x18\t \x01(\x0c\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x08*\xb9\x01\n\nRoundPhase\x12\x1b\n\x17ROUND_PHASE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROUND_PHASE_PREPARED\x10\x01\x12\x14\n\x10ROUND_PHASE_OPEN\x10\x02\x12\x16\n\x12ROUND_PHASE_MIXING\x10\x03\x12\x18\n\x14ROUND_PHASE_RELAYING\x10\x04\x12\x14\n\x10ROUND_PHASE_DONE\x10\x05\x12\x16\n\x12ROUND_PHASE_FAILED\x10\x06\x32\xb8\x04\n\x04Node\x12\x61\n\x0cPrepareRound\x12\'.shuffledp_proto.v1.PrepareRoundRequest\x1a(.shuffledp_proto.v1.PrepareRoundResponse\x12^\n\x0bSetManifest\x12&.shuffledp_proto.v1.SetManifestRequest\x1a\'.shuffledp_proto.v1.SetManifestResponse\x12Q\n\x06Submit\x12!.shuffledp_proto.v1.SubmitRequest\x1a\".shuffledp_proto.v1.SubmitResponse(\x01\x12[\n\nCloseRound\x12%.shuffledp_proto.v1.CloseRoundRequest\x1a&.shuffledp_proto.v1.CloseRoundResponse\x12^\n\x0b\x44\x65leteRound\x12&.shuffledp_proto.v1.DeleteRoundRequest\x1a\'.shuffledp_proto.v1.DeleteRoundResponse\x12]\n\nWatchRound\x12%.shuffledp_proto.v1.WatchRoundRequest\x1a&.shuffledp_proto.v1.WatchRoundResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp_proto/v1/node.proto\x12\x12shuffledp_proto.v1\x1a\x1eshuffledp_proto/v1/batch.proto\"K\n\x13PrepareRoundRequest\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\r\n\x05suite\x18\x03 \x01(\t\")\n\x14PrepareRoundResponse\x12\x11\n\tround_key\x18\x01 \x01(\x0c\"&\n\x12SetManifestRequest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"/\n\x13SetManifestResponse\x12\x18\n\x10\x63ountersignature\x18\x01 \x01(\x0c\"{\n\rSubmitRequest\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeaderH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"G\n\x10SubmissionHeader\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x12\n\ncredential\x18\x02 \x01(\x0c\x12\r\n\x05\x63laim\x18\x03 \x01(\x0c\"!\n\x0eSubmitResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"\\\n\x12SubmitWholeRequest\x12\x34\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeader\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"&\n\x13SubmitWholeResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"%\n\x11\x43loseRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x12\x43loseRoundResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\"&\n\x12\x44\x65leteRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x13\x44\x65leteRoundResponse\x12\x0f\n\x07\x64iscard\x18\x01 \x01(\x0c\"%\n\x11WatchRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\xe4\x01\n\x12WatchRoundResponse\x12-\n\x05phase\x18\x01 \x01(\x0e\x32\x1e.shuffledp_proto.v1.RoundPhase\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x16\n\x0emixing_seconds\x18\x05 \x01(\x01\x12\x18\n\x10relaying_seconds\x18\x06 \x01(\x01\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0e\n\x06header\x18\t \x01(\x0c\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x08*\xb9\x01\n\nRoundPhase\x12\x1b\n\x17ROUND_PHASE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROUND_PHASE_PREPARED\x10\x01\x12\x14\n\x10ROUND_PHASE_OPEN\x10\x02\x12\x16\n\x12ROUND_PHASE_MIXING\x10\x03\x12\x18\n\x14ROUND_PHASE_RELAYING\x10\x04\x12\x14\n\x10ROUND_PHASE_DONE\x10\x05\x12\x16\n\x12ROUND_PHASE_FAILED\x10\x06\x32\x98\x05\n\x04Node\x12\x61\n\x0cPrepareRound\x12\'.shuffledp_proto.v1.PrepareRoundRequest\x1a(.shuffledp_proto.v1.PrepareRoundResponse\x12^\n\x0bSetManifest\x12&.shuffledp_proto.v1.SetManifestRequest\x1a\'.shuffledp_proto.v1.SetManifestResponse\x12Q\n\x06Submit\x12!.shuffledp_proto.v1.SubmitRequest\x1a\".shuffledp_proto.v1.SubmitResponse(\x01\x12^\n\x0bSubmitWhole\x12&.shuffledp_proto.v1.SubmitWholeRequest\x1a\'.shuffledp_proto.v1.SubmitWholeResponse\x12[\n\nCloseRound\x12%.shuffledp_proto.v1.CloseRoundRequest\x1a&.shuffledp_proto.v1.CloseRoundResponse\x12^\n\x0b\x44\x65leteRound\x12&.shuffledp_proto.v1.DeleteRoundRequest\x1a\'.shuffledp_proto.v1.DeleteRoundResponse\x12]\n\nWatchRound\x12%.shuffledp_proto.v1.WatchRoundRequest\x1a&.shuffledp_proto.v1.WatchRoundResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp_proto.v1.node_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROUNDPHASE']._serialized_start=957
-  _globals['_ROUNDPHASE']._serialized_end=1142
+  _globals['_ROUNDPHASE']._serialized_start=1091
+  _globals['_ROUNDPHASE']._serialized_end=1276
   _globals['_PREPAREROUNDREQUEST']._serialized_start=85
   _globals['_PREPAREROUNDREQUEST']._serialized_end=160
   _globals['_PREPAREROUNDRESPONSE']._serialized_start=162
@@ -48,18 +48,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMISSIONHEADER']._serialized_end=490
   _globals['_SUBMITRESPONSE']._serialized_start=492
   _globals['_SUBMITRESPONSE']._serialized_end=525
-  _globals['_CLOSEROUNDREQUEST']._serialized_start=527
-  _globals['_CLOSEROUNDREQUEST']._serialized_end=564
-  _globals['_CLOSEROUNDRESPONSE']._serialized_start=566
-  _globals['_CLOSEROUNDRESPONSE']._serialized_end=604
-  _globals['_DELETEROUNDREQUEST']._serialized_start=606
-  _globals['_DELETEROUNDREQUEST']._serialized_end=644
-  _globals['_DELETEROUNDRESPONSE']._serialized_start=646
-  _globals['_DELETEROUNDRESPONSE']._serialized_end=684
-  _globals['_WATCHROUNDREQUEST']._serialized_start=686
-  _globals['_WATCHROUNDREQUEST']._serialized_end=723
-  _globals['_WATCHROUNDRESPONSE']._serialized_start=726
-  _globals['_WATCHROUNDRESPONSE']._serialized_end=954
-  _globals['_NODE']._serialized_start=1145
-  _globals['_NODE']._serialized_end=1713
+  _globals['_SUBMITWHOLEREQUEST']._serialized_start=527
+  _globals['_SUBMITWHOLEREQUEST']._serialized_end=619
+  _globals['_SUBMITWHOLERESPONSE']._serialized_start=621
+  _globals['_SUBMITWHOLERESPONSE']._serialized_end=659
+  _globals['_CLOSEROUNDREQUEST']._serialized_start=661
+  _globals['_CLOSEROUNDREQUEST']._serialized_end=698
+  _globals['_CLOSEROUNDRESPONSE']._serialized_start=700
+  _globals['_CLOSEROUNDRESPONSE']._serialized_end=738
+  _globals['_DELETEROUNDREQUEST']._serialized_start=740
+  _globals['_DELETEROUNDREQUEST']._serialized_end=778
+  _globals['_DELETEROUNDRESPONSE']._serialized_start=780
+  _globals['_DELETEROUNDRESPONSE']._serialized_end=818
+  _globals['_WATCHROUNDREQUEST']._serialized_start=820
+  _globals['_WATCHROUNDREQUEST']._serialized_end=857
+  _globals['_WATCHROUNDRESPONSE']._serialized_start=860
+  _globals['_WATCHROUNDRESPONSE']._serialized_end=1088
+  _globals['_NODE']._serialized_start=1279
+  _globals['_NODE']._serialized_end=1943
 # @@protoc_insertion_point(module_scope)

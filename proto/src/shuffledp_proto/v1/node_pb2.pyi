@@ -210,6 +210,48 @@ class SubmitResponse(_message.Message):
 Global___SubmitResponse: _TypeAlias = SubmitResponse  # noqa: Y015
 
 @_typing.final
+class SubmitWholeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    ENVELOPE_FIELD_NUMBER: _builtins.int
+    envelope: _builtins.bytes
+    @_builtins.property
+    def header(self) -> Global___SubmissionHeader: ...
+    def __init__(
+        self,
+        *,
+        header: Global___SubmissionHeader | None = ...,
+        envelope: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitWholeRequest: _TypeAlias = SubmitWholeRequest  # noqa: Y015
+
+@_typing.final
+class SubmitWholeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitWholeResponse: _TypeAlias = SubmitWholeResponse  # noqa: Y015
+
+@_typing.final
 class CloseRoundRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -49,6 +49,11 @@ class NodeStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitResponse.FromString,
                 _registered_method=True)
+        self.SubmitWhole = channel.unary_unary(
+                '/shuffledp_proto.v1.Node/SubmitWhole',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeResponse.FromString,
+                _registered_method=True)
         self.CloseRound = channel.unary_unary(
                 '/shuffledp_proto.v1.Node/CloseRound',
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.CloseRoundRequest.SerializeToString,
@@ -86,6 +91,13 @@ class NodeServicer:
     def Submit(self, request_iterator, context):
         """Clients, at the entry node only: the first message carries the header, the others the envelope in chunks.
         Answers with the signed receipt once the submission is on disk. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SubmitWhole(self, request, context):
+        """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +141,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitResponse.SerializeToString,
+            ),
+            'SubmitWhole': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubmitWhole,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeResponse.SerializeToString,
             ),
             'CloseRound': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseRound,
@@ -227,6 +244,33 @@ class Node:
             '/shuffledp_proto.v1.Node/Submit',
             shuffledp__proto_dot_v1_dot_node__pb2.SubmitRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_node__pb2.SubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubmitWhole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp_proto.v1.Node/SubmitWhole',
+            shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeResponse.FromString,
             options,
             channel_credentials,
             insecure,

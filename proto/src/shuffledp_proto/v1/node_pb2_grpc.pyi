@@ -39,6 +39,8 @@ class NodeStub:
     """Clients, at the entry node only: the first message carries the header, the others the envelope in chunks.
     Answers with the signed receipt once the submission is on disk. Idempotent.
     """
+    SubmitWhole: _grpc.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]
+    """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     CloseRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
     DeleteRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.DeleteRoundRequest, _node_pb2.DeleteRoundResponse]
@@ -57,6 +59,8 @@ class NodeAsyncStub(NodeStub):
     """Clients, at the entry node only: the first message carries the header, the others the envelope in chunks.
     Answers with the signed receipt once the submission is on disk. Idempotent.
     """
+    SubmitWhole: _aio.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]  # type: ignore[assignment]
+    """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     CloseRound: _aio.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]  # type: ignore[assignment]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
     DeleteRound: _aio.UnaryUnaryMultiCallable[_node_pb2.DeleteRoundRequest, _node_pb2.DeleteRoundResponse]  # type: ignore[assignment]
@@ -90,6 +94,14 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         """Clients, at the entry node only: the first message carries the header, the others the envelope in chunks.
         Answers with the signed receipt once the submission is on disk. Idempotent.
         """
+
+    @_abc_1.abstractmethod
+    def SubmitWhole(
+        self,
+        request: _node_pb2.SubmitWholeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.SubmitWholeResponse, _abc.Awaitable[_node_pb2.SubmitWholeResponse]]:
+        """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
 
     @_abc_1.abstractmethod
     def CloseRound(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ import structlog
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp.columns import load_column
+from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader, Backoff, announced
 from shuffledp_client.verification import VerifiedRound
@@ -104,14 +104,22 @@ def run_fleet_command(options: FleetOptions) -> None:
     deployment = open_deployment(options.keys)
     deployment.roster.population(options.population)
     system = DeployedSystem(deployment, options.population, options.broker)
-    asyncio.run(_until_signal(system, _values(options), once=options.once))
+    column = load_values(options)
+    if column.drawn_from is not None:
+        log = structlog.get_logger()
+        log.info("users drawn with replacement", users=len(column.values), drawn_from=column.drawn_from)
+    asyncio.run(_until_signal(system, column.values, once=options.once))
 
 
-def _values(options: FleetOptions) -> NDArray[np.int64]:
-    """Loads the users' values: shape (users,), int64, from 0 to `max_value`."""
+def load_values(options: FleetOptions) -> Column:
+    """Loads the users' values, from 0 to `max_value`; drawn with replacement where offset and users exceed the rows.
+
+    Fleets that draw from one file, each behind the others' users by its offset, still have users of their own.
+    """
     rows = options.offset + options.users
-    column = load_column(options.data, options.column, users=rows, max_value=options.max_value or _NO_CAP)
-    return column.values[options.offset :]
+    cap = options.max_value or _NO_CAP
+    column = load_column(options.data, options.column, users=rows, max_value=cap, draw=True)
+    return replace(column, values=column.values[options.offset :])
 
 
 async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool) -> None:

@@ -16,6 +16,7 @@ from shuffledp_core.errors import DocumentError, SubmissionClosedError
 from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.transport.receiving import Chunks
+from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, NodeServices
 from shuffledp_shuffler.work import RoundPipeline
@@ -126,14 +127,24 @@ class LyingNode(MixNode):
 
     async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
         """See `MixNode.submit`; when ordered to, admits one user, and then only accomplices."""
+        live = self._round(round_id)
+        return await self._door(live, credential).take(live, credential, claim, chunks)
+
+    async def submit_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
+        """See `MixNode.submit_whole`; as `submit`."""
+        live = self._round(round_id)
+        return await self._door(live, credential).take_whole(live, credential, claim, envelope)
+
+    def _door(self, live: LiveRound, credential: bytes) -> Submissions:
+        """The intake by which a submission of this credential comes in."""
+        door = self._parts.submissions
         if self._orders.order != CROWD:
-            return await super().submit(round_id, credential, claim, chunks)
-        live, door = self._round(round_id), self._parts.submissions
+            return door
         if self._is_accomplice(Signed.from_bytes(credential), door.roster):
-            door = replace(door, roster=_enrolling(door.roster, self._orders.accomplices()))
-        elif live.require_spool().accepted:
-            raise SubmissionClosedError(f"round {round_id} is full")
-        return await door.take(live, credential, claim, chunks)
+            return replace(door, roster=_enrolling(door.roster, self._orders.accomplices()))
+        if live.require_spool().accepted:
+            raise SubmissionClosedError(f"round {live.record.round_id} is full")
+        return door
 
     async def close_round(self, round_id: str) -> int:
         """See `MixNode.close_round`; when ordered to, counts one report fewer."""

@@ -1,0 +1,36 @@
+"""The values of a fleet's users: rows of the data, or draws from them where there are more users than rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from shuffledp_sim.users.play import FleetOptions, load_values
+
+
+def options(data: Path, users: int, offset: int) -> FleetOptions:
+    return FleetOptions(
+        keys=data.parent,
+        broker=None,
+        population="demo",
+        users=users,
+        offset=offset,
+        data=data,
+        column=None,
+        max_value=None,
+        once=True,
+    )
+
+
+def test_a_fleet_takes_rows_while_there_are_enough_and_draws_otherwise(tmp_path: Path) -> None:
+    data = tmp_path / "values.csv"
+    data.write_text("visits\n" + "\n".join(map(str, range(100))))
+    rows = load_values(options(data, users=60, offset=40))
+    assert rows.drawn_from is None
+    assert rows.values.tolist() == list(range(40, 100))
+    first, second = (load_values(options(data, users=500, offset=offset)) for offset in (0, 500))
+    assert (len(first.values), first.drawn_from, second.drawn_from) == (500, 100, 100)
+    assert set(first.values) | set(second.values) <= set(range(100))
+    both = load_values(options(data, users=1000, offset=0)).values
+    assert np.concatenate([first.values, second.values]).tolist() == both.tolist()
