@@ -43,7 +43,7 @@ _WORKING: Final = 64
 def tagger(random: RandomBytes) -> Tagger:
     """A pseudo-random function of records of one length, to 64 bits, under a fresh key.
 
-    The CBC-MAC of AES (Bellare, Kilian, Rogaway, 1994), cut: a pseudo-random function while all messages have one
+    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000), cut: a pseudo-random function while all messages have one
     length. Nobody who does not know the key can make records whose tags meet, or fall into one bucket.
     """
     # ECB over a column of blocks is one step of the CBC chains of all records together; no block leaves this function.

@@ -67,8 +67,8 @@ def layout(rows: int, width: int, working: int, memory: int) -> Layout:
 def fullest(rows: int, buckets: int) -> int:
     """Number of rows that no bucket exceeds, but with probability 2^-64, when each row takes one independently.
 
-    Bernstein (1946): P[X >= mu + t] <= exp(-t^2 / (2 mu + 2 t / 3)) for a binomial X of mean mu; then a union bound
-    over the buckets. Never too small.
+    Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean mu, whose variance
+    is at most mu; then a union bound over the buckets. Never too small.
     """
     mean, exponent = rows / buckets, _OVERFLOW + math.log(buckets)
     excess = exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * exponent * mean)

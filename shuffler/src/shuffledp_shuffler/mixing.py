@@ -123,16 +123,16 @@ class _Mixing:
     """One run of `mix`: its methods are the steps there, in that order. What it opens is closed by `stack`."""
 
     def __init__(self, batch: Batch, random: RandomBytes, memory: int, trace: Trace | None, stack: ExitStack) -> None:
-        # Two halves: the index of duplicates is searched while the records' buckets have their segments in memory.
-        half = memory // 2
+        # Shares, not turns: at the entry node duplicates are looked for while the records' buckets are in memory.
+        share, rest = 7 * memory // 16, memory // 16
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._trace = trace
         self._batch = batch
-        where = layout(batch.records, batch.record_bytes, WORKING, half)
+        where = layout(batch.records, batch.record_bytes, WORKING, share)
         self._shuffle = stack.enter_context(BucketShuffle(batch.stem("order"), where, batch.record_bytes, random))
-        self._units_out = stack.enter_context(batch.left_out(memory // 16))
-        self._records_out = stack.enter_context(self._shuffle.left_out(batch.stem("records"), memory // 16))
-        self._index = stack.enter_context(DuplicateIndex(batch.stem("tags"), batch.records, half, tagger(random)))
+        self._units_out = stack.enter_context(batch.left_out(rest))
+        self._records_out = stack.enter_context(self._shuffle.left_out(batch.stem("records"), rest))
+        self._index = stack.enter_context(DuplicateIndex(batch.stem("tags"), batch.records, share, tagger(random)))
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -172,19 +172,20 @@ class _Mixing:
         for number, start in enumerate(range(0, batch.units, stretch)):
             out = start + self._units_out.take(number)
             for places, units in batch.pieces(start, min(start + stretch, batch.units)):
-                kept = ~np.isin(places, out)
-                if kept.any():
+                kept = ~np.isin(places, out) if len(out) else slice(None)
+                if len(places[kept]):
                     yield places[kept], units[kept]
 
     def _keep(self, places: NDArray[np.intp], peeled: Peeled) -> None:
         batch, each = self._batch, self._batch.layer.records_per_unit
-        pool = np.delete((places[:, np.newaxis] * each + np.arange(each)).ravel(), list(peeled.closed))
-        if len(peeled.data) != len(pool) * batch.record_bytes:
-            raise NodeFault(f"peeling gave {len(peeled.data)} bytes for {len(pool)} records of {batch.record_bytes}")
+        due = len(places) * each - len(peeled.closed)
+        if len(peeled.data) != due * batch.record_bytes:
+            raise NodeFault(f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}")
         records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, batch.record_bytes)
         addresses = self._shuffle.add(records)
         if self._trace is not None:
-            self._trace.came(pool, addresses)
+            pool = (places[:, np.newaxis] * each + np.arange(each)).ravel()
+            self._trace.came(np.delete(pool, list(peeled.closed)), addresses)
         if batch.layer.position == 1:
             with self._stage(CHECK):
                 self._index.add(records, addresses)

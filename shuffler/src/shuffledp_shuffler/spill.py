@@ -68,19 +68,29 @@ class Buckets:
         Raises:
             NodeFault: the disk refuses.
         """
-        numbers = self.sizes[labels] + _ranks(labels, self.layout.buckets)
+        if self.layout.buckets == 1 and self.sizes[0] + len(rows) <= self.layout.segment:
+            return self._append(rows)
+        length = self.layout.segment
+        bucket_of = labels.astype(np.int64)
+        numbers = self.sizes[bucket_of] + _ranks(labels, self.layout.buckets)
         self.sizes += np.bincount(labels, minlength=self.layout.buckets)
-        waiting: NDArray[np.intp] = np.arange(len(rows))
-        while len(waiting):
-            there = labels[waiting]
-            slots = numbers[waiting] - self._sealed[there] * self.layout.segment
-            fits = slots < self.layout.segment
-            self._open[there[fits].astype(np.int64) * self.layout.segment + slots[fits]] = rows[waiting[fits]]
-            waiting = waiting[~fits]
+        waiting, slots = rows, numbers - self._sealed[bucket_of] * length
+        while not (fits := slots < length).all():
+            self._open[(bucket_of * length + slots)[fits]] = waiting[fits]
             # A segment that is just full stays in memory: rows that exactly fit are never written.
-            for bucket in np.unique(labels[waiting]).tolist():
+            for bucket in np.unique(bucket_of[~fits]).tolist():
                 self._seal(bucket)
+            waiting, bucket_of = waiting[~fits], bucket_of[~fits]
+            slots = slots[~fits] - length
+        self._open[bucket_of * length + slots] = waiting
         return (labels.astype(np.uint64) << np.uint64(ROW_BITS)) | numbers.astype(np.uint64)
+
+    def _append(self, rows: Records) -> NDArray[np.uint64]:
+        """`add` of rows for which there is room in the only bucket: a copy, and no look at labels."""
+        first, end = int(self.sizes[0]), int(self.sizes[0]) + len(rows)
+        self._open[first:end] = rows
+        self.sizes[0] = end
+        return np.arange(first, end, dtype=np.uint64)
 
     def parts(self, bucket: int, rows: int) -> Iterator[Records]:
         """The rows of a bucket in their order, about `rows` at a time. Raises `NodeFault` for a damaged file."""
