@@ -10,7 +10,7 @@ from bench.machine import machine
 
 PARTS = {
     "mixing": mixing.run,
-    "shuffling": shuffling.out_of_core,
+    "shuffling": shuffling.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,

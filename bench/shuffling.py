@@ -83,5 +83,10 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
     return middle
 
 
+def run() -> None:
+    """All of the above."""
+    out_of_core()
+
+
 if __name__ == "__main__":
     _once(Path(sys.argv[1]), int(sys.argv[2]))

@@ -57,7 +57,7 @@ def build(
         identity=identity,
         roster=roster,
         store=store,
-        work=RoundPipeline(identity, pool, relay, metrics, corruption, config.mixing.memory),
+        work=RoundPipeline(identity, pool, relay, metrics, corruption, memory=config.mixing.memory),
         submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,

@@ -7,7 +7,7 @@ leaves the node before the permuted batch is committed, so a batch that is mixed
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -20,7 +20,6 @@ from shuffledp_core.randomness import system_random
 from shuffledp_core.tasks import in_thread
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.corruption import Corruption
-from shuffledp_shuffler.layout import MEMORY_BYTES
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import Mixed, mix
@@ -42,7 +41,7 @@ class RoundPipeline:
     relay: Relay
     metrics: NodeMetrics
     corruption: Corruption | None
-    memory: int = MEMORY_BYTES
+    memory: int = field(kw_only=True)
 
     async def run(self, live: LiveRound) -> None:
         """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
