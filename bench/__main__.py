@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, submissions
+from bench import accounting, audit, mixing, rounds, shuffling, submissions
 from bench.machine import machine
 
 PARTS = {
     "mixing": mixing.run,
+    "shuffling": shuffling.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,

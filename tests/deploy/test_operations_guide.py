@@ -8,6 +8,7 @@ import yaml
 from composed import DEPLOY, REPOSITORY
 
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_shuffler.layout import MEMORY_BYTES
 
 GUIDE = (REPOSITORY / "docs" / "operations.md").read_text()
 ALERTS = [
@@ -62,6 +63,11 @@ def test_there_are_rows_to_check() -> None:
     assert len(rows()) >= 5
 
 
+def test_the_guide_names_the_memory_that_mixing_takes_by_default() -> None:
+    assert measured("W") == round(MEMORY_BYTES / 1e6)
+    assert f"({MEMORY_BYTES:,};" in GUIDE
+
+
 @pytest.mark.parametrize("row", rows(), ids=str)
 def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) -> None:
     users, messages, nodes, collecting, mixing, memory, entry_disk, middle_disk, board = row
@@ -70,8 +76,8 @@ def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) ->
     second, third, last = (geometry.record_bytes(at) for at in (2, 3, int(nodes) + 1))
     assert collecting == rounded(users / measured("S"))
     assert mixing == rounded((nodes - 1) * records / measured("M"))
-    assert memory == rounded(measured("B") + records * second / 1e6)
+    assert memory == rounded(measured("B") + min(records * (second + 130) / 1e6, measured("W")))
     envelopes = users * (geometry.envelope_bytes + measured("I"))
-    assert entry_disk == rounded((envelopes + records * second) / 1e6)
+    assert entry_disk == rounded((envelopes + records * (second + 16)) / 1e6)
     assert middle_disk == rounded(records * (second + third) / 1e6)
     assert board == rounded(records * last / 1e6)

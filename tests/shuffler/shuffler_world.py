@@ -184,7 +184,8 @@ class World:
         lines = [
             f'{key} = "{getattr(config, key)}"' for key in ("name", "keys", "roster", "root_key", "listen", "state")
         ]
-        lines += ['log_level = "error"', *(f"{key} = {value}" for key, value in options.items())]
+        lines += ['log_level = "error"', *(f"{key} = {value}" for key, value in options.items() if key != "mixing")]
+        lines += ["[mixing]", f"memory = {config.mixing.memory}"]
         path = self.folder / f"{name}.toml"
         path.write_text("\n".join(lines))
         command = Path(sys.executable).parent / "shuffledp-shuffler"

@@ -17,10 +17,15 @@ from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import NodeFault, ShuffleDPError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.config import MixingConfig
 from shuffledp_shuffler.round_state import Phase
+from shuffledp_shuffler.spill import SPILL
 
 WIDE = RRShuffle(max_value=600, randomise=Fraction(1, 4))
 """600 messages a user, so that a few users make a batch that takes a while to peel."""
+
+BEYOND_MEMORY = MixingConfig(memory=2**20)
+"""Of 15,000 records, which take three times as much with the work on them."""
 
 
 def sent(submissions: list[Submission]) -> list[bytes]:
@@ -77,8 +82,9 @@ async def test_what_was_acknowledged_before_kill_9_arrives_exactly_once(world: W
 
 
 async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -> None:
-    await world.start("node-1")
-    second = await world.start_process("node-2", workers=1)
+    """Both nodes mix through the disk."""
+    await world.start("node-1", mixing=BEYOND_MEMORY)
+    second = await world.start_process("node-2", workers=1, mixing=BEYOND_MEMORY)
     round_ = await world.open(WIDE)
     submissions = [world.submission(round_) for _ in range(25)]
     await asyncio.gather(*(world.submit(submission) for submission in submissions))
@@ -91,10 +97,11 @@ async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -
             await asyncio.sleep(0.05)
 
     await world.start_analyst()
-    await world.start_process("node-2", workers=1)
+    await world.start_process("node-2", workers=1, mixing=BEYOND_MEMORY)
     await done(world, round_)
     assert sorted(world.board(round_)) == sent(submissions)
     assert world.sink.calls == 1
+    assert not list((world.folder / "state").rglob(f"*{SPILL}"))
 
 
 async def test_a_batch_that_is_mixed_again_loses_the_same_onions(world: World) -> None:

@@ -34,7 +34,9 @@ def test_every_option_has_a_default_and_paths_are_relative_to_the_file(tmp_path:
     assert config.worker_count >= 1
 
 
-@pytest.mark.parametrize("line", ["colour = 1", "workers = -1", "relay_seconds = 0.0", "max_submissions = 0"])
+@pytest.mark.parametrize(
+    "line", ["colour = 1", "workers = -1", "relay_seconds = 0.0", "max_submissions = 0", "mixing.memory = 1000"]
+)
 def test_unknown_keys_and_bad_values_are_refused(tmp_path: Path, line: str) -> None:
     file = tmp_path / "node.toml"
     file.write_text(SAMPLE + line)

@@ -51,12 +51,13 @@ def build(
     corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
     admission = Admission(config.withdrawals, config.state, roster)
     store = Store(config.state)
+    relay = Relay(config.keys, roster, config.relay_seconds)
     pool = PeelPool(config.worker_count)
     parts = NodeServices(
         identity=identity,
         roster=roster,
         store=store,
-        work=RoundPipeline(identity, pool, Relay(config.keys, roster, config.relay_seconds), metrics, corruption),
+        work=RoundPipeline(identity, pool, relay, metrics, corruption, memory=config.mixing.memory),
         submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,

@@ -11,7 +11,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomness import system_random
-from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peel_worker import Layer, Peeled
 from shuffledp_shuffler.peeling import PeelPool
 
 ONIONS: Final = 1024
@@ -48,9 +48,13 @@ async def _rate(pool: PeelPool, layer: Layer, pieces: list[bytes]) -> float:
     end, best = time.perf_counter() + RUN_SECONDS, 0.0
     while time.perf_counter() < end:
         began = time.perf_counter()
-        await pool.peel(layer, pieces, lambda _: None)
+        await pool.peel(layer, pieces, _ignore)
         best = max(best, len(pieces) * ONIONS / (time.perf_counter() - began))
     return best
+
+
+async def _ignore(_: Peeled) -> None:
+    pass
 
 
 def _sealed() -> tuple[Layer, bytes]:

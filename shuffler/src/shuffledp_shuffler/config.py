@@ -5,8 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from shuffledp_core.config import BrokerConfig, ServiceConfig
+from shuffledp_core.config import BrokerConfig, Section, ServiceConfig
+from shuffledp_shuffler.layout import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 from shuffledp_shuffler.uploads import UploadLimits
+
+
+class MixingConfig(Section, frozen=True, kw_only=True):
+    """Mixing of a round takes at most `memory` bytes of the node's own process, however large the batch is.
+
+    What does not fit lies sealed on the disk meanwhile. docs/operations.md, "Sizing".
+    """
+
+    memory: int = MEMORY_BYTES
+
+    def __post_init__(self) -> None:
+        if not LEAST_MEMORY_BYTES <= self.memory <= MOST_MEMORY_BYTES:
+            raise ValueError(
+                f"mixing.memory must be from {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} bytes, not {self.memory}"
+            )
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -20,7 +36,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     closing time is given up, too, so that its key does not lie on the disk for ever. A node that starts with a state
     folder which no node used for `away_seconds` gives up the rounds that are open in it: it may be a restored backup.
     `withdrawals` is the folder with the list of withdrawn credentials of every population, `<population>.json`; None:
-    none is ever withdrawn.
+    none is ever withdrawn. `mixing` bounds what mixing a round takes.
     """
 
     broker: BrokerConfig | None = None
@@ -34,6 +50,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     abandoned_seconds: float = 86_400.0
     away_seconds: float = 3_600.0
     withdrawals: Path | None = None
+    mixing: MixingConfig = MixingConfig()
 
     def __post_init__(self) -> None:
         if not 0 <= self.workers <= 1024:

@@ -37,6 +37,7 @@ from shuffledp_shuffler.mixing import Recorder
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.permutation import Records
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
+from shuffledp_shuffler.store import RoundFolder
 
 VERSION: Final = 1
 LINK_BYTES: Final = 16
@@ -116,7 +117,7 @@ class Corruption:
             raise ConfigError(f"cannot use the folder {folder} for --corrupt: {error.strerror}") from error
         return cls(folder, deployment, node)
 
-    def recorder(self, record: RoundRecord, layer: Layer, source: Path, index: Path) -> Recorder | None:
+    def recorder(self, record: RoundRecord, layer: Layer, folder: RoundFolder) -> Recorder | None:
         """Callback for `mix` once the permuted batch is on disk; None for a round whose key does not say "corrupt".
 
         A round that is mixed again after a crash is recorded again, before anything is relayed: the log that stays is
@@ -125,26 +126,27 @@ class Corruption:
         Args:
             record: the round, its number of users known.
             layer: the layer that the mix removes.
-            source: the packed units that are mixed.
-            index: the spool's SQLite file, read at node 1.
+            folder: of the round: the units that are mixed, the batch made of them, and at node 1 the spool's index.
         """
         if not record.own_key().corrupt:
             return None
 
         pool = record.accepted * layer.geometry.messages_per_user - record.dropped_before
+        source = folder.envelopes if record.is_entry else folder.incoming
 
-        def write(records: Records, places: NDArray[np.intp], order: NDArray[np.intp], batch: str) -> None:
+        def write(permutation: NDArray[np.int64], batch: str) -> None:
             units = record.accepted if record.is_entry else pool
             try:
-                incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
+                incoming = _packed(source, units, layer.unit_bytes)
+                width = layer.geometry.record_bytes(layer.position + 1)
                 arrays: Arrays = {
-                    "permutation": places[order].astype(np.int64),
+                    "permutation": permutation,
                     "incoming": link_digests(incoming),
-                    "outgoing": link_digests(records)[order],
+                    "outgoing": link_digests(_packed(folder.outgoing, len(permutation), width)),
                 }
                 if record.is_entry:
-                    arrays["credentials"] = _senders(incoming, index)
-                header = self._header(record, batch, arrays, pool - len(records))
+                    arrays["credentials"] = _senders(incoming, folder.index)
+                header = self._header(record, batch, arrays, pool - len(permutation))
                 write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
                 structlog.get_logger().error("log not written", round=record.round_id, reason=str(error))
@@ -164,6 +166,10 @@ class Corruption:
             arrays={name: _sha256(array) for name, array in arrays.items()},
             dropped=dropped,
         )
+
+
+def _packed(path: Path, rows: int, width: int) -> Records:
+    return np.memmap(path, dtype=np.uint8, mode="r", shape=(rows, width))
 
 
 def link_digests(records: Records) -> NDArray[np.uint8]:

@@ -1,53 +1,168 @@
-"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its copy."""
+"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its copy.
+
+Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags: equal records meet
+in one bucket, which fits into memory. Only records whose tags are equal are then fetched by their addresses, and
+compared byte by byte.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from shuffledp_core.errors import NodeFault
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_shuffler.layout import layout
 from shuffledp_shuffler.permutation import Records
+from shuffledp_shuffler.spill import Buckets
 
-_ROWS: Final = 2**16
-"""Number of records hashed at a time, which bounds the working copy to some megabytes."""
+Tagger: TypeAlias = Callable[[Records], NDArray[np.uint64]]
+"""A tag for every record; equal records get equal tags."""
+
+Fetch: TypeAlias = Callable[[NDArray[np.uint64]], Records]
+"""The records at these addresses."""
+
+_KEY_BYTES: Final = 16
+_BLOCK_BYTES: Final = 16
+
+_ROWS: Final = 2**14
+"""Number of records tagged, or compared, at a time, which bounds the working copy to some megabytes."""
+
+_ENTRY: Final = np.dtype([("tag", np.uint64), ("address", np.uint64)])
+
+_WORKING: Final = 64
+"""Bytes that looking for equal tags takes for an entry, beside the entry: order, sorted tags, entries put together."""
+
+
+def tagger(random: RandomBytes) -> Tagger:
+    """A pseudo-random function of records of one length, to 64 bits, under a fresh key.
+
+    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000), cut: a pseudo-random function while all messages have one
+    length. Nobody who does not know the key can make records whose tags meet, or fall into one bucket.
+    """
+    # ECB over a column of blocks is one step of the CBC chains of all records together; no block leaves this function.
+    cipher = Cipher(algorithms.AES(random(_KEY_BYTES)), modes.ECB())  # noqa: S305
+
+    def tags(records: Records) -> NDArray[np.uint64]:
+        count, width = records.shape
+        blocks = -(-width // _BLOCK_BYTES)
+        found = np.empty(count, dtype=np.uint64)
+        padded = np.zeros((min(count, _ROWS), blocks * _BLOCK_BYTES), dtype=np.uint8)
+        encryptor = cipher.encryptor()
+        for start in range(0, count, _ROWS):
+            rows = records[start : start + _ROWS]
+            padded[: len(rows), :width] = rows
+            words = padded[: len(rows)].view(np.uint64)
+            # As long as the library wants it for the general case, a block less one byte more than is written.
+            sealed = np.zeros(len(rows) * _BLOCK_BYTES + _BLOCK_BYTES - 1, dtype=np.uint8)
+            state = sealed[: len(rows) * _BLOCK_BYTES].view(np.uint64).reshape(-1, 2)
+            mixed = np.empty_like(state)
+            for block in range(blocks):
+                for half in (0, 1):  # by halves: long columns, where numpy is fast
+                    np.bitwise_xor(state[:, half], words[:, 2 * block + half], out=mixed[:, half])
+                encryptor.update_into(mixed.view(np.uint8).reshape(-1).data, sealed.data)
+            found[start : start + len(rows)] = state[:, 0]
+        return found
+
+    return tags
 
 
 def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
-    """Places of the records that are equal to an earlier one, ascending; exact, in O(N log N) time and 16 N bytes.
+    """Places of the records that are equal to an earlier one, ascending; exact, in memory, in O(N log N) time."""
+    entries = _entries(tagger(random)(records), np.arange(len(records), dtype=np.uint64))
+    return np.flatnonzero(_again(entries, lambda places: records[places.astype(np.intp)]))
 
-    Records are hashed to 64 bits with fresh random multipliers; only records whose hashes meet are then compared byte
-    by byte. Whoever prepares records that meet makes this slower, by a constant factor, and never wrong.
-    """
-    hashes = _hashes(records, random)
-    order = np.argsort(hashes)
-    ranked = hashes[order]
+
+class DuplicateIndex:
+    """Finds the records of a batch that are equal to an earlier one, in bounded memory; exact. A context manager."""
+
+    def __init__(self, stem: Path, records: int, memory: int, tags: Tagger) -> None:
+        """An index of at most `records` records, in about `memory` bytes.
+
+        Args:
+            stem: what files of the index are called like, if it needs any.
+            records: number of records.
+            memory: bytes.
+            tags: see `tagger`.
+        """
+        self._buckets = Buckets(stem, layout(records, _ENTRY.itemsize, _WORKING, memory), _ENTRY.itemsize)
+        self._tags = tags
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forgets all records, and removes the files. Harmless to repeat."""
+        self._buckets.close()
+
+    def add(self, records: Records, addresses: NDArray[np.uint64]) -> None:
+        """Adds records, in the order in which the first of equal ones is the one that is kept."""
+        tags = self._tags(records)
+        # The high bits: the low ones decide the order inside a bucket, and may as well be others.
+        labels = (tags >> np.uint64(48)).astype(np.uint16) & np.uint16(self._buckets.layout.buckets - 1)
+        self._buckets.add(labels, _entries(tags, addresses).view(np.uint8).reshape(len(tags), -1))
+
+    def repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
+        """Addresses of the records that are equal to an earlier one, in arrays; which ones depends on the input alone.
+
+        Equal records are many in one bucket where somebody sent many; so a bucket is gone through in parts, and of
+        equal records only one goes on to the next part.
+
+        Raises:
+            NodeFault: a damaged file, or more different records in a bucket than happens (probability below 2^-64).
+        """
+        capacity = self._buckets.layout.capacity
+        for bucket in range(self._buckets.layout.buckets):
+            kept = np.empty(0, dtype=_ENTRY)
+            for part in self._buckets.parts(bucket, capacity):
+                entries = np.concatenate([kept, np.ascontiguousarray(part).view(_ENTRY).ravel()])
+                again = _again(entries, fetch)
+                yield entries["address"][again]
+                kept = entries[~again]
+                if len(kept) > capacity:
+                    raise NodeFault("the tags of a batch are not spread evenly: mix again, or raise `[mixing] memory`")
+
+
+def _entries(tags: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray[np.void]:
+    entries = np.empty(len(tags), dtype=_ENTRY)
+    entries["tag"], entries["address"] = tags, addresses
+    return entries
+
+
+def _again(entries: NDArray[np.void], fetch: Fetch) -> NDArray[np.bool_]:
+    """True for every entry whose record is equal to that of an earlier entry."""
+    again = np.zeros(len(entries), dtype=bool)
+    tags = np.ascontiguousarray(entries["tag"])
+    order = np.argsort(tags)
+    ranked = tags[order]
     meets = ranked[1:] == ranked[:-1]
     if not bool(meets.any()):
-        return np.empty(0, dtype=np.intp)
-    suspects = np.sort(order[np.concatenate(([False], meets)) | np.concatenate((meets, [False]))])
-    seen: set[bytes] = set()
-    again: list[int] = []
-    for place in suspects.tolist():
-        record = records[place].tobytes()
-        # Whole records, not hashes: one that meets another's hash by chance is no copy and must go on.
-        if record in seen:
-            again.append(place)
-        seen.add(record)
-    return np.array(again, dtype=np.intp)
+        return again
+    suspects = order[np.concatenate(([False], meets)) | np.concatenate((meets, [False]))]
+    suspects = suspects[np.lexsort((suspects, tags[suspects]))]  # of equal tags the earliest entry first
+    while len(suspects):
+        leads = np.concatenate(([True], tags[suspects[1:]] != tags[suspects[:-1]]))
+        leader = suspects[np.maximum.accumulate(np.where(leads, np.arange(len(suspects)), 0))]
+        followers, leader = suspects[~leads], leader[~leads]
+        same = _equal(entries["address"][leader], entries["address"][followers], fetch)
+        again[followers[same]] = True
+        # Whole records, not tags: one that meets another's tag by chance is no copy, and has copies of its own.
+        suspects = followers[~same]
+    return again
 
 
-def _hashes(records: Records, random: RandomBytes) -> NDArray[np.uint64]:
-    count, width = records.shape
-    words = -(-width // 8)
-    # Odd, so that each multiplier is invertible modulo 2^64: records that differ in one word never meet.
-    factors = np.frombuffer(random(8 * words), dtype=np.uint64) | np.uint64(1)
-    hashes = np.empty(count, dtype=np.uint64)
-    padded = np.zeros((min(count, _ROWS), 8 * words), dtype=np.uint8)
-    for start in range(0, count, _ROWS):
-        rows = records[start : start + _ROWS]
-        # The bytes behind `width` stay zero, so that padding never tells two equal records apart.
-        padded[: len(rows), :width] = rows
-        hashes[start : start + len(rows)] = padded[: len(rows)].view(np.uint64) @ factors
-    return hashes
+def _equal(first: NDArray[np.uint64], second: NDArray[np.uint64], fetch: Fetch) -> NDArray[np.bool_]:
+    same = np.empty(len(first), dtype=bool)
+    for start in range(0, len(first), _ROWS):
+        part = slice(start, start + _ROWS)
+        same[part] = (fetch(first[part]) == fetch(second[part])).all(axis=1)
+    return same

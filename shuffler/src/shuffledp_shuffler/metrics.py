@@ -22,7 +22,7 @@ RELAY: Final = "relay"
 
 STAGES: Final = (CHECK, PEEL, PERMUTE, WRITE, RELAY)
 """Stages of a node's work on a round: repeated onions are looked for, a layer is peeled, the pool is permuted and
-written, the batch is relayed. A node in the middle checks before it peels, the entry node after it."""
+written, the batch is relayed. A node in the middle checks before it peels, the entry node as it peels and after it."""
 
 DELETED: Final = "deleted"
 """Outcome of a round that the analyst gave up before it ended here."""
@@ -57,6 +57,9 @@ class NodeMetrics(ServiceMetrics):
         """Records the duration of the block and its rate in records; a block that fails leaves no figure."""
         began = time.perf_counter()
         yield
-        seconds = time.perf_counter() - began
+        self.measured(stage, records, time.perf_counter() - began)
+
+    def measured(self, stage: str, records: int, seconds: float) -> None:
+        """Records that a stage took so long, and its rate in records."""
         self._seconds.labels(stage).set(seconds)
         self._rate.labels(stage).set(records / max(seconds, 1e-9))

@@ -1,15 +1,17 @@
 """Mixing of one round at one node: packed units of one file are peeled and permuted into another.
 
-docs/protocol.md, section "Mixing". Only the permuted records are written: the peeled ones in their old order would
-tie output to input for whoever reads the disk later.
+docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to buckets on disk, under
+keys that are held in memory only. In the clear only the permuted records are written: the peeled ones in their old
+order would tie output to input for whoever reads the disk later.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -22,23 +24,25 @@ from shuffledp_core.files import commit_part, open_part
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.chunks import CHUNK_BYTES
-from shuffledp_shuffler.duplicates import repeated
+from shuffledp_shuffler.batch import Batch
+from shuffledp_shuffler.bucket_shuffle import WORKING, BucketShuffle
+from shuffledp_shuffler.duplicates import DuplicateIndex, tagger
+from shuffledp_shuffler.layout import MEMORY_BYTES, layout
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
 from shuffledp_shuffler.peel_worker import Layer, Peeled
-from shuffledp_shuffler.peeling import CHUNK_BYTES as PEEL_BYTES
 from shuffledp_shuffler.peeling import PeelPool
-from shuffledp_shuffler.permutation import Records, permuted_pieces, uniform_permutation
+from shuffledp_shuffler.permutation import Records, permuted_pieces
+from shuffledp_shuffler.trace import Trace
 
-Recorder: TypeAlias = Callable[[Records, NDArray[np.intp], NDArray[np.intp], str], None]
-"""A corrupt node's callback: kept records in their old order, their places in the pool before any was dropped, their
-permutation, and the digest of the batch.
+Recorder: TypeAlias = Callable[[NDArray[np.int64], str], None]
+"""A corrupt node's callback: for each record of the batch, in its order, the place in the pool before any was dropped;
+and the digest of the batch.
 
-Only `corruption` makes one; every honest node passes None, and then nothing of this leaves `_write_permuted`.
+Only `corruption` makes one; every honest node passes None, and then no place of a record is kept anywhere.
 """
 
-Timed: TypeAlias = Callable[[str, int], AbstractContextManager[None]]
-"""A context manager around a stage of the mixing, given its name (`metrics.STAGES`) and the number of records."""
-
+Measured: TypeAlias = Callable[[str, int, float], None]
+"""Takes a stage that ended (`metrics.STAGES`), its number of records, and its seconds."""
 
 Dropped: TypeAlias = Callable[[int], None]
 """A callback with the number of records about to be dropped; raises where those are too many."""
@@ -53,26 +57,6 @@ class Mixed:
     dropped: int
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Peeled records in their old order, and the place of each in the pool before any was dropped."""
-
-    records: Records
-    places: NDArray[np.intp]
-
-    def without(self, unwanted: NDArray[np.intp]) -> _Pool:
-        """The pool less the records at these places."""
-        if not len(unwanted):
-            return self
-        kept = ~np.isin(self.places, unwanted)
-        return _Pool(self.records[kept], self.places[kept])
-
-
-def untimed(_stage: str, _records: int) -> AbstractContextManager[None]:
-    """A `Timed` that measures nothing."""
-    return nullcontext()
-
-
 async def mix(
     layer: Layer,
     units: int,
@@ -81,100 +65,162 @@ async def mix(
     pool: PeelPool,
     random: RandomBytes,
     progress: Callable[[int], None],
-    timed: Timed = untimed,
+    measured: Measured = lambda _stage, _records, _seconds: None,
     recorder: Recorder | None = None,
     allowed: Dropped = lambda _: None,
+    memory: int = MEMORY_BYTES,
 ) -> Mixed:
     """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or absent.
 
     1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L; envelopes are unique in
        the spool).
-    2. Every unit is opened, and those that do not open are dropped; the records are pooled in memory, records x bytes
-       of one.
+    2. Every unit is opened, and those that do not open are dropped; each record goes to a random bucket.
     3. Of an onion that stands several times in the pool of the entry node one is kept.
     4. What was dropped is not too much. How many are dropped depends on the input alone: mixing again drops as many.
-    5. The pool is permuted uniformly and written.
+    5. Bucket after bucket is permuted uniformly and written.
 
     Args:
         layer: the layer to remove.
         units: envelopes (position 1) or records.
         source: packed units, at least `units` of them.
-        target: file for the packed records.
+        target: file for the packed records; files of buckets are next to it while this runs.
         pool: worker processes.
         random: the operating system's randomness.
         progress: called with the number of records peeled so far.
-        timed: surrounds every stage.
+        measured: called at the end of every stage.
         recorder: None but on a node that was corrupted on purpose; called once the target is whole.
-        allowed: step 4; called before anything is written.
+        allowed: step 4; called before anything is written to the target.
+        memory: bytes that this takes at most in this process, beside some megabytes; a recorder takes 24 a record more.
 
     Raises:
-        NodeFault: lost data or a lost worker. Whatever `allowed` raises.
+        NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little `memory` for so large a
+            batch. Whatever `allowed` raises.
     """
     # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
     if await in_thread(_size, source) < units * layer.unit_bytes:
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
-    again = np.empty(0, dtype=np.intp)
-    if layer.position > 1:  # 1: before peeling, since equal onions peel to equal records and cost a decryption each
-        incoming = np.memmap(source, dtype=np.uint8, mode="r", shape=(units, layer.unit_bytes))
-        with timed(CHECK, units):
-            again = await in_thread(repeated, incoming, random)
-        del incoming
-    total = units * layer.records_per_unit
-    with timed(PEEL, total):
-        peeled = await _peel_all(layer, units, source, pool, progress)  # 2
-    # After peeling here: equal onions come inside different envelopes, which only this node opens.
-    if layer.position == 1:  # 3
-        with timed(CHECK, len(peeled.records)):
-            again = await in_thread(repeated, peeled.records, random)
-    kept = peeled.without(again)
-    dropped = total - len(kept.records)
-    allowed(dropped)  # 4
-    digest = await in_thread(_write_permuted, kept, target, random, timed, recorder)  # 5
-    return Mixed(digest, len(kept.records), dropped)
+    trace = None if recorder is None else Trace()
+    stack = ExitStack()
+    try:
+        work = _Mixing(Batch(layer, units, source, target), random, memory, trace, stack)
+        if layer.position > 1:  # before peeling, since equal onions peel to equal records and cost a decryption each
+            await in_thread(work.drop_repeated_units)  # 1
+        await work.peel(pool, progress)  # 2
+        # After peeling here: equal onions come inside different envelopes, which only this node opens.
+        if layer.position == 1:
+            await in_thread(work.drop_repeated_records)  # 3
+        mixed = await in_thread(work.write, allowed)  # 4, 5
+    finally:
+        await in_thread(stack.close)
+    for stage, seconds in work.seconds.items():
+        measured(stage, mixed.records + mixed.dropped, seconds)
+    if recorder is not None and trace is not None:
+        await in_thread(recorder, trace.of_output(), mixed.digest)
+    return mixed
 
 
-async def _peel_all(layer: Layer, units: int, source: Path, pool: PeelPool, progress: Callable[[int], None]) -> _Pool:
-    width = layer.geometry.record_bytes(layer.position + 1)
-    total = units * layer.records_per_unit
-    flat = np.empty(total * width, dtype=np.uint8)
-    opens = np.ones(total, dtype=bool)
-    filled = peeled_so_far = 0
+class _Mixing:
+    """One run of `mix`: its methods are the steps there, in that order. What it opens is closed by `stack`."""
 
-    def place(peeled: Peeled) -> None:
-        nonlocal filled, peeled_so_far
-        flat[filled : filled + len(peeled.data)] = np.frombuffer(peeled.data, dtype=np.uint8)
-        filled += len(peeled.data)
-        opens[[peeled_so_far + closed for closed in peeled.closed]] = False
-        peeled_so_far += len(peeled.data) // width + len(peeled.closed)
-        progress(peeled_so_far)
+    def __init__(self, batch: Batch, random: RandomBytes, memory: int, trace: Trace | None, stack: ExitStack) -> None:
+        # Shares, not turns: at the entry node duplicates are looked for while the records' buckets are in memory.
+        share, rest = 7 * memory // 16, memory // 16
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._trace = trace
+        self._batch = batch
+        where = layout(batch.records, batch.record_bytes, WORKING, share)
+        self._shuffle = stack.enter_context(BucketShuffle(batch.stem("order"), where, batch.record_bytes, random))
+        self._units_out = stack.enter_context(batch.left_out(rest))
+        self._records_out = stack.enter_context(self._shuffle.left_out(batch.stem("records"), rest))
+        self._index = stack.enter_context(DuplicateIndex(batch.stem("tags"), batch.records, share, tagger(random)))
 
-    await pool.peel(layer, _pieces(source, units * layer.unit_bytes, layer.unit_bytes), place)
-    if peeled_so_far != total or filled % width:
-        raise NodeFault(f"peeling gave {filled} bytes of {peeled_so_far} records where {total} were due")
-    return _Pool(flat[:filled].reshape(-1, width), np.flatnonzero(opens))
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - began
 
+    def drop_repeated_units(self) -> None:
+        """Step 1."""
+        with self._stage(CHECK):
+            for places, units in self._batch.pieces(0, self._batch.units):
+                self._index.add(units, places.astype(np.uint64))
+            self._units_out.add(self._index.repeated(self._batch.units_at))
+            self._index.close()
 
-def _pieces(source: Path, total: int, unit: int) -> Iterator[bytes]:
-    step = max(1, PEEL_BYTES // unit) * unit
-    with source.open("rb") as file:
-        for offset in range(0, total, step):
-            yield os.pread(file.fileno(), min(step, total - offset), offset)
+    async def peel(self, pool: PeelPool, progress: Callable[[int], None]) -> None:
+        """Step 2."""
+        batch = self._batch
+        at_work: deque[NDArray[np.intp]] = deque()
+
+        def pieces() -> Iterator[bytes]:
+            for places, units in self._wanted():
+                at_work.append(places)
+                yield units.tobytes()
+
+        async def place(peeled: Peeled) -> None:
+            places = at_work.popleft()
+            await in_thread(self._keep, places, peeled)
+            progress(int(places[-1] + 1) * batch.layer.records_per_unit)
+
+        with self._stage(PEEL):
+            await pool.peel(batch.layer, pieces(), place)
+        progress(batch.records)  # what was left out at the end counts, too
+
+    def _wanted(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
+        batch, stretch = self._batch, 2**self._batch.stretch_bits
+        for number, start in enumerate(range(0, batch.units, stretch)):
+            out = start + self._units_out.take(number)
+            for places, units in batch.pieces(start, min(start + stretch, batch.units)):
+                kept = ~np.isin(places, out) if len(out) else slice(None)
+                if len(places[kept]):
+                    yield places[kept], units[kept]
+
+    def _keep(self, places: NDArray[np.intp], peeled: Peeled) -> None:
+        batch, each = self._batch, self._batch.layer.records_per_unit
+        due = len(places) * each - len(peeled.closed)
+        if len(peeled.data) != due * batch.record_bytes:
+            raise NodeFault(f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}")
+        records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, batch.record_bytes)
+        addresses = self._shuffle.add(records)
+        if self._trace is not None:
+            pool = (places[:, np.newaxis] * each + np.arange(each)).ravel()
+            self._trace.came(np.delete(pool, list(peeled.closed)), addresses)
+        if batch.layer.position == 1:
+            with self._stage(CHECK):
+                self._index.add(records, addresses)
+
+    def drop_repeated_records(self) -> None:
+        """Step 3."""
+        with self._stage(CHECK):
+            self._records_out.add(self._index.repeated(self._shuffle.records_at))
+            self._index.close()
+
+    def write(self, allowed: Dropped) -> Mixed:
+        """Steps 4 and 5."""
+        batch, digest = self._batch, hashlib.sha256()
+        records = self._shuffle.count - self._records_out.count
+        allowed(batch.records - records)  # 4
+        with open_part(batch.target) as file:  # 5
+            for piece in self._permuted():
+                with self._stage(WRITE):
+                    digest.update(piece)
+                    file.write(piece)
+            with self._stage(WRITE):
+                commit_part(batch.target, file)
+        return Mixed(digest.hexdigest(), records, batch.records - records)
+
+    def _permuted(self) -> Iterator[bytes]:
+        began = time.perf_counter()
+        for bucket in self._shuffle.permuted(self._records_out):
+            if self._trace is not None:
+                self._trace.went(bucket.addresses)
+            for piece in permuted_pieces(bucket.records, bucket.order, CHUNK_BYTES):
+                self.seconds[PERMUTE] += time.perf_counter() - began
+                yield piece
+                began = time.perf_counter()
+        self.seconds[PERMUTE] += time.perf_counter() - began
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size
-
-
-def _write_permuted(pool: _Pool, target: Path, random: RandomBytes, timed: Timed, recorder: Recorder | None) -> str:
-    records = pool.records
-    with timed(PERMUTE, len(records)):
-        order = uniform_permutation(len(records), random)
-    digest = hashlib.sha256()
-    with timed(WRITE, len(records)), open_part(target) as file:
-        for piece in permuted_pieces(records, order, CHUNK_BYTES):
-            digest.update(piece)
-            file.write(piece)
-        commit_part(target, file)
-    if recorder is not None:
-        recorder(records, pool.places, order, digest.hexdigest())
-    return digest.hexdigest()

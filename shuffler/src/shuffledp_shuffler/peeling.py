@@ -10,7 +10,7 @@ import asyncio
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -38,8 +38,8 @@ class PeelPool:
         pool, loop = self._started(), asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self.workers)))
 
-    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], None]) -> None:
-        """Peels every piece and passes the results to `place`, in order; memory: some pieces per worker.
+    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]) -> None:
+        """Peels every piece and passes the results to `place`, in order, one by one; memory: some pieces per worker.
 
         Raises:
             WorkersLost: a worker died. NodeFault: see `peel_chunk`.
@@ -52,10 +52,10 @@ class PeelPool:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
                 if len(window) >= 2 * self.workers:  # one piece in work and one waiting: no worker is ever idle
                     # Taken out only when it is done: a cancellation in between leaves it to the `finally` below.
-                    place(await window[0])
+                    await place(await window[0])
                     window.popleft()
             while window:
-                place(await window[0])
+                await place(await window[0])
                 window.popleft()
         except BrokenProcessPool as error:
             # Another round may have replaced the broken pool already; its workers are not ours to end.

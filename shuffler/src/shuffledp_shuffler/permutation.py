@@ -1,4 +1,4 @@
-"""Uniform permutation from the operating system's CSPRNG, and its application to packed records (invariant 3)."""
+"""Uniform labels and permutations from the operating system's CSPRNG, and packed records in an order (invariant 3)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
         ranked = keys[order]
         if not bool(np.any(ranked[1:] == ranked[:-1])):
             return order
+
+
+def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.uint16]:
+    """Draws `count` independent labels, each exactly uniform on {0..buckets-1}; with one bucket nothing is drawn.
+
+    Args:
+        count: number of records, at least 0.
+        buckets: a power of two, at most 2^16: as many labels of two bytes end in each of its values.
+        random: source of uniform bytes; services pass the operating system's.
+
+    Returns:
+        Shape (count,).
+    """
+    if buckets & (buckets - 1) or not 1 <= buckets <= 2**16:
+        raise ValueError(f"buckets must be a power of two up to 65536, not {buckets}")
+    if buckets == 1:
+        return np.zeros(count, dtype=np.uint16)
+    return np.frombuffer(random(2 * count), dtype=np.uint16) & np.uint16(buckets - 1)
 
 
 def permuted_pieces(records: Records, order: NDArray[np.intp], piece_bytes: int) -> Iterator[bytes]:

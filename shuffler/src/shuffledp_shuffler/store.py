@@ -5,6 +5,7 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                key         the private round key, erased when the node's part is over
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
+               outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at start
 uploads/                   batches that are still arriving, erased at start
 discards/<round>.json      the signed discard of a deleted round, kept: its id is never used again
 seen                       when a node last used this folder, milliseconds since 1970
@@ -23,6 +24,7 @@ from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
 from shuffledp_core.files import PART, erase, erase_folder, make_folder, size_of, sync, write_atomic
 from shuffledp_core.state import claim_state
 from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.spill import SPILL
 
 _NEW: Final = ".new-"
 """Prefix of a round folder that is still being made; never a round id."""
@@ -161,6 +163,7 @@ class Store:
     def spool_bytes(self) -> dict[str, int]:
         """Bytes of bulk data on disk by kind. Safe from any thread; files that vanish meanwhile count nothing."""
         kinds = {name: list(self._rounds.glob(f"*/{name}")) for name in ("envelopes", "incoming", "outgoing")}
+        kinds["spill"] = list(self._rounds.glob(f"*/*{SPILL}"))
         kinds["uploads"] = list(self.uploads.iterdir())
         return {kind: sum(map(size_of, paths)) for kind, paths in kinds.items()}
 
@@ -189,3 +192,5 @@ class Store:
             else:
                 for part in path.glob(f"*{PART}"):
                     erase(part)
+                for spilled in path.glob(f"*{SPILL}"):  # not overwritten: nobody has the key any more
+                    spilled.unlink()

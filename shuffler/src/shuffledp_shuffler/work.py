@@ -7,7 +7,7 @@ leaves the node before the permuted batch is committed, so a batch that is mixed
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -34,13 +34,14 @@ MIXING_ATTEMPTS: Final = 3
 
 @dataclass(frozen=True)
 class RoundPipeline:
-    """Mixes and relays rounds of one node. `corruption` is None on every honest node."""
+    """Mixes and relays rounds of one node. `corruption` is None on every honest node; `memory`: bytes, see `mix`."""
 
     identity: Identity
     pool: PeelPool
     relay: Relay
     metrics: NodeMetrics
     corruption: Corruption | None
+    memory: int = field(kw_only=True)
 
     async def run(self, live: LiveRound) -> None:
         """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
@@ -90,7 +91,7 @@ class RoundPipeline:
         total = record.accepted * terms.geometry.messages_per_user - before
         units = record.accepted if record.is_entry else total
         source = folder.envelopes if record.is_entry else folder.incoming
-        recorder = None if self.corruption is None else self.corruption.recorder(record, layer, source, folder.index)
+        recorder = None if self.corruption is None else self.corruption.recorder(record, layer, folder)
         for attempt in range(1, MIXING_ATTEMPTS + 1):
             live.progress(0, total)
             try:
@@ -102,9 +103,10 @@ class RoundPipeline:
                     self.pool,
                     system_random,
                     lambda done: live.progress(done, total),
-                    self.metrics.timed,
+                    self.metrics.measured,
                     recorder,
                     lambda dropped: check_dropped(before + dropped, record.accepted, terms),
+                    self.memory,
                 )
             except WorkersLost as error:
                 structlog.get_logger().warning(

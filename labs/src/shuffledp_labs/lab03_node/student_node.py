@@ -98,7 +98,7 @@ def student_node(mix: Mix) -> Callable[[NodeServices], MixNode]:
 
     def node_of(parts: NodeServices) -> MixNode:
         work = parts.work
-        pipeline = StudentPipeline(work.identity, work.pool, work.relay, work.metrics, None, mix)
+        pipeline = StudentPipeline(work.identity, work.pool, work.relay, work.metrics, None, mix, memory=work.memory)
         return MixNode(replace(parts, work=pipeline))
 
     return node_of

@@ -28,7 +28,14 @@ def asking(orders: Orders, address: str) -> Callable[[NodeServices], MixNode]:
     def node_of(parts: NodeServices) -> MixNode:
         honest = parts.work
         work = AskingWork(
-            honest.identity, honest.pool, honest.relay, honest.metrics, None, orders=orders, address=address
+            honest.identity,
+            honest.pool,
+            honest.relay,
+            honest.metrics,
+            None,
+            orders=orders,
+            address=address,
+            memory=honest.memory,
         )
         return MixNode(replace(parts, work=work))
 

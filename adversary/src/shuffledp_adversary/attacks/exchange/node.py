@@ -169,7 +169,10 @@ def corrupted(orders: Orders) -> Callable[[NodeServices], MixNode]:
     """A function that makes a malicious node of an honest node's parts."""
 
     def node_of(parts: NodeServices) -> MixNode:
-        work = TamperingWork(parts.work.identity, parts.work.pool, parts.work.relay, parts.work.metrics, None, orders)
+        honest = parts.work
+        work = TamperingWork(
+            honest.identity, honest.pool, honest.relay, honest.metrics, None, orders, memory=honest.memory
+        )
         return LyingNode(replace(parts, work=work), orders)
 
     return node_of

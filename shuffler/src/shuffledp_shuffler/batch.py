@@ -1,0 +1,70 @@
+"""A batch that is mixed: its packed units on disk, read by pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_shuffler.bucket_shuffle import LeftOut
+from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peeling import CHUNK_BYTES
+from shuffledp_shuffler.permutation import Records
+
+_STRETCH_BITS: Final = 18
+"""Of a stretch of 2^18 units at most 2 MiB of places are left out."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is mixed: `units` packed units of `source` into `target`."""
+
+    layer: Layer
+    units: int
+    source: Path
+    target: Path
+
+    @property
+    def records(self) -> int:
+        """Number of records before any is dropped."""
+        return self.units * self.layer.records_per_unit
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a record that goes out."""
+        return self.layer.geometry.record_bytes(self.layer.position + 1)
+
+    def stem(self, name: str) -> Path:
+        """What the files of one kind of buckets are called like."""
+        return self.target.with_name(f"{self.target.name}.{name}")
+
+    @property
+    def stretch_bits(self) -> int:
+        """The units are peeled by stretches of 2^`stretch_bits`, so many that labels of two bytes number them."""
+        return max(_STRETCH_BITS, (self.units >> 16).bit_length())
+
+    def left_out(self, memory: int) -> LeftOut:
+        """A collection of places of units that are to be left out, by stretches, in about `memory` bytes."""
+        return LeftOut(self.stem("units"), max(1, -(-self.units >> self.stretch_bits)), self.stretch_bits, memory)
+
+    def units_at(self, places: NDArray[np.uint64]) -> Records:
+        """The units at these places of the source."""
+        width = self.layer.unit_bytes
+        with self.source.open("rb") as file:
+            packed = b"".join(os.pread(file.fileno(), width, place * width) for place in places.tolist())
+        return np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[NDArray[np.intp], Records]]:
+        """The units of places start..end-1, and their places, some thousand at a time."""
+        width = self.layer.unit_bytes
+        step = max(1, CHUNK_BYTES // width)
+        with self.source.open("rb") as file:
+            for first in range(start, end, step):
+                places: NDArray[np.intp] = np.arange(first, min(first + step, end))
+                packed = os.pread(file.fileno(), len(places) * width, first * width)
+                yield places, np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)

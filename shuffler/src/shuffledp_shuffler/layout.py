@@ -1,0 +1,75 @@
+"""Arithmetic of buckets: how many hold a batch, so that each fits into memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.errors import NodeFault
+
+MEMORY_BYTES: Final = 128 * 2**20
+"""Default of `[mixing] memory`: up to half a million records of 65 bytes never touch the disk."""
+
+LEAST_MEMORY_BYTES: Final = 2**20
+MOST_MEMORY_BYTES: Final = 2**40
+
+SEGMENT_BYTES: Final = 2**18
+"""Most bytes that are sealed and written at once."""
+
+MOST_BUCKETS: Final = 2**16
+"""Labels have two bytes."""
+
+_OVERFLOW: Final = 64 * math.log(2)
+"""-ln of the probability with which any bucket at all may get more rows than it has room for: 2^-64."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows in buckets: how many buckets (a power of two), most rows of one, and rows that are written at once.
+
+    With one bucket, a segment is as long as the bucket, so that nothing is written.
+    """
+
+    buckets: int
+    capacity: int
+    segment: int
+
+
+def layout(rows: int, width: int, working: int, memory: int) -> Layout:
+    """One bucket if all rows, and work on them, fit into `memory`; otherwise the fewest of which one fits into half.
+
+    The other half of the memory is for the segments that are being filled.
+
+    Args:
+        rows: number of rows in all.
+        width: bytes of one.
+        working: bytes that work on a bucket takes for each of its rows, beside them.
+        memory: bytes.
+
+    Raises:
+        NodeFault: no number of buckets does; says what to raise.
+    """
+    if rows * (width + working) <= memory:
+        return Layout(1, max(rows, 1), max(rows, 1))
+    half, buckets = memory // 2, 2
+    room = half // (width + working)
+    while buckets <= MOST_BUCKETS:
+        segment = min(SEGMENT_BYTES, half // buckets) // width
+        if segment and fullest(rows, buckets) <= room:
+            return Layout(buckets, room, segment)
+        buckets *= 2
+    raise NodeFault(
+        f"mixing {rows} records of {width} bytes needs more memory than this node may use: raise `[mixing] memory`"
+    )
+
+
+def fullest(rows: int, buckets: int) -> int:
+    """Number of rows that no bucket exceeds, but with probability 2^-64, when each row takes one independently.
+
+    Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean mu, whose variance
+    is at most mu; then a union bound over the buckets. Never too small.
+    """
+    mean, exponent = rows / buckets, _OVERFLOW + math.log(buckets)
+    excess = exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * exponent * mean)
+    return min(rows, math.ceil(mean + excess))
