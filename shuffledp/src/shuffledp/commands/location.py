@@ -37,17 +37,20 @@ def location(
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.location import Grid, plan_location, simulate_location
     from shuffledp.progress import working
+    from shuffledp_privacy.bounds import Setting
 
     if plot is not None:
         from shuffledp.drawing import check_plot
 
         check_plot(plot)
     grid = Grid(*_edges(box), side)
+    honest = users - users // 20 if honest is None else honest
+    Setting(users, honest)  # refuses what no round can have, before so many points are drawn
     points = load_points(data, users=users)
     with working("calibrating both rounds"):
         plan = plan_location(
             grid, radius=radius, epsilon=epsilon, delta=delta, users=users,
-            honest=users - users // 20 if honest is None else honest, mechanism=mechanism,
+            honest=honest, mechanism=mechanism,
         )  # fmt: skip
     with working("simulating"):
         found = simulate_location(plan, points, seed)
