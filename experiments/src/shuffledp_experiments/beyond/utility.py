@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.postprocessing import most_likely_histogram, project
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic
 from shuffledp_experiments.beyond.plans import (
@@ -17,9 +18,8 @@ from shuffledp_experiments.beyond.plans import (
     bits,
     central_error,
     krr,
-    most_likely,
     offers,
-    split_and_mix,
+    pieces,
     traffic,
 )
 from shuffledp_experiments.data import load
@@ -43,7 +43,7 @@ def _run_n3(work: Work) -> Found:
             for epsilon in work["ε"]:
                 settings = {"quantity": "sum", "k": largest, "n": users}
                 rows += [
-                    Row(name, offer.kind, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
+                    Row(name, Kind.EXACT, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
                     for name, offer in offers(users, largest, epsilon).items()
                 ]
     shares, note = _shares(work)
@@ -56,8 +56,7 @@ def _run_n3(work: Work) -> Found:
         notes=(
             note,
             f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: mean of {runs} runs",
-            "split-and-mix is printed: its error is that of the central mechanism, its guarantee the papers'",
-            "INV is matrix inversion put onto the simplex by cutting and scaling; IBU the likeliest shares, to which "
+            "INV is matrix inversion and the nearest shares that are possible; IBU the likeliest shares, to which "
             "iterative Bayesian updates converge",
         ),
     )
@@ -95,9 +94,9 @@ def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> l
     estimates = {
         "local": inverted(locally, alone),
         "k-RR, INV": inverted(noisy, blanket),
-        "k-RR, IBU": most_likely(noisy.astype(np.float64), blanket),
-        "rr-shuffle": projected((each / users - flip) / (1 - 2 * flip)),
-        "central": projected((counts + added) / users),
+        "k-RR, IBU": most_likely_histogram(noisy, blanket / symbols, 1 - blanket) / users,
+        "rr-shuffle": project((each / users - flip) / (1 - 2 * flip), 1.0),
+        "central": project((counts + added) / users, 1.0),
     }
     settings = {"quantity": "histogram", "k": symbols, "n": users}
     rows = []
@@ -121,16 +120,9 @@ def krr_counts(
 
 
 def inverted(counts: NDArray[np.int64], blanket: float) -> Floats:
-    """Shares by matrix inversion, put onto the simplex; shape (runs, k)."""
+    """Shares by matrix inversion, and the nearest that are possible; shape (runs, k)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
-    return projected((shares - blanket / counts.shape[1]) / (1 - blanket))
-
-
-def projected(shares: Floats) -> Floats:
-    """Negative shares cut, the others scaled to add up to 1; even shares where nothing is left."""
-    cut = np.maximum(shares, 0.0)
-    total = cut.sum(axis=1, keepdims=True)
-    return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / shares.shape[1])
+    return project((shares - blanket / counts.shape[1]) / (1 - blanket), 1.0)
 
 
 def _draw_n3(found: Found) -> Figure:
@@ -171,7 +163,7 @@ def _style(names: list[str], name: str) -> dict[str, Any]:
         "sgdl-shuffle": {"lw": 5, "alpha": 0.35, "ms": 8},
         "k-RR, INV": {"color": "#cc79a7", "marker": "D"},
         "k-RR, IBU": {"color": "#8c6d31", "marker": "*", "ls": "--"},
-        "split-and-mix": {"color": drawing.COLOURS[Kind.PRINTED], "marker": "x", "ls": "", "ms": 7},
+        "split-mix": {"color": "#e69f00", "marker": "x", "ls": "", "ms": 7},
         "local": {"color": drawing.QUIET},
         "local, one bit": {"color": drawing.QUIET},
     }
@@ -201,13 +193,13 @@ def _run_n4(work: Work) -> Found:
             rows.append(Row("central", Kind.EXACT, "messages", 0, "error", found["central"].error, settings=settings))
             front = " < ".join(_front(sent))
             notes.append(f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}")
-    return Found(tuple(rows), notes=(*notes, "split-and-mix is printed: messages by the formula of Balle et al. 2020"))
+    return Found(tuple(rows), notes=tuple(notes))
 
 
 def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
     numbers = {"error": offer.error, "bytes": float(offer.size), _LEFT: offer.corrupted}
     return [
-        Row(f"{name}: {quantity}", offer.kind, "messages", offer.messages, quantity, value, settings=settings)
+        Row(f"{name}: {quantity}", Kind.EXACT, "messages", offer.messages, quantity, value, settings=settings)
         for quantity, value in numbers.items()
     ]
 
@@ -342,23 +334,26 @@ def _run_n6(work: Work) -> Found:
     users, epsilon = work["n"], work["ε"]
     settings = {"n": users, "ε": epsilon}
     for largest in work["k"]:
-        for name, (kind, messages, size) in traffic(users, largest, epsilon).items():
+        for name, (messages, size) in traffic(users, largest, epsilon).items():
             rows += [
-                Row(f"{name}: {quantity}", kind, "k", largest, quantity, float(value), settings=settings)
+                Row(f"{name}: {quantity}", Kind.EXACT, "k", largest, quantity, float(value), settings=settings)
                 for quantity, value in (("messages", messages), ("bytes", size))
             ]
-    split = {row.x: row.y for row in rows if row.series == "split-and-mix: messages"}
+    split = {row.x: row.y for row in rows if row.series == "split-mix: messages"}
     unary = {row.x: row.y for row in rows if row.series == "rr-shuffle: messages"}
     fewer = [largest for largest in work["k"] if split[largest] < unary[largest]]
     words = f"from k = {fewer[0]} on" if fewer else "nowhere here"
     notes = [
-        f"split-and-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
-        + ", ".join(
-            f"{split_and_mix(n, work['k'][-1], epsilon).messages} at n = {n:,}" for n in (10**3, 10**4, 10**5, 10**6)
-        ),
+        f"split-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
+        + ", ".join(_pieces(n, work["k"][-1], epsilon) for n in (10**3, 10**4, 10**5, 10**6)),
         "all of the time goes into onions, so it follows the messages",
     ]
     return Found(tuple(rows), notes=tuple(notes))
+
+
+def _pieces(users: int, largest: int, epsilon: float) -> str:
+    certified, printed = pieces(users, largest, epsilon)
+    return f"{certified} at n = {users:,} (by the formula of Balle et al. 2020: {printed})"
 
 
 def _draw_n6(found: Found) -> Figure:
@@ -366,18 +361,12 @@ def _draw_n6(found: Found) -> Figure:
     names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows))
     for each, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
         for name in names:
-            style = drawing.cycled(names.index(name))
-            if name == "split-and-mix":
-                style |= {"color": drawing.COLOURS[Kind.PRINTED]}
-            drawing.line(each, found, f"{name}: {quantity}", label=name, **style)
+            drawing.line(each, found, f"{name}: {quantity}", label=name, **drawing.cycled(names.index(name)))
         each.set_xlabel("largest value k")
         each.set_ylabel(f"{quantity} per user")
         logarithmic(each)
     settings = found.rows[0].settings
-    figure.suptitle(
-        f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, "
-        f"n = {settings['n']:,} (split-and-mix: printed)"
-    )
+    figure.suptitle(f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
     drawing.legend_below(figure)
     return figure
 
