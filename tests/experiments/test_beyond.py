@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp.vectorised import randomise_all
+from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
 from shuffledp_experiments.beyond.plans import calibrated, central_error, offers, pieces, shared, sum_variance
@@ -126,6 +127,37 @@ def test_iterative_bayesian_updates_err_no_more_than_inversion() -> None:
     for symbols in {row.settings["k"] for row in quick("n3").rows if row.series == "k-RR, IBU"}:
         errors = {row.series: row.y for row in quick("n3").rows if row.settings["k"] == symbols}
         assert errors["k-RR, IBU"] <= 1.05 * errors["k-RR, INV"]
+
+
+@pytest.mark.parametrize("name", ["krr-histogram", "hadamard-histogram"])
+def test_the_errors_of_a_count_are_those_of_whole_rounds(name: str) -> None:
+    """Of 200 rounds each; false alarms below 1e-9: 6.5 standard errors of a deviation."""
+    symbols, rounds = 1000, 200
+    spec = calibrated(name, 10_000, symbols - 1, 1.0)
+    found = {
+        str(row.settings["of"]): row.y for row in quick("n12").rows if (row.series, row.x) == (NAMES[name], symbols)
+    }
+    drawn = {share: deviation_of_a_count(spec, round(10_000 * share), rounds) for share in (0.0, 1 / symbols, 1.0)}
+    wide = 6.5 / math.sqrt(2 * rounds)
+    assert found["a symbol that one in k holds"] == pytest.approx(drawn[1 / symbols], rel=wide)
+    assert found["the symbol that is counted worst"] == pytest.approx(max(drawn.values()), rel=wide)
+
+
+NAMES = {"krr-histogram": "k-RR", "hadamard-histogram": "hadamard-histogram"}
+
+
+def deviation_of_a_count(spec: Mechanism, held: int, rounds: int) -> float:
+    """Of the estimate of symbol 5, which so many of 10,000 hold, the others symbol 6."""
+    values = np.repeat([5, 6], [held, 10_000 - held])
+    generator = np.random.default_rng(held)
+    counts = [np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet) for _ in range(rounds)]
+    return float(np.std([spec.estimate(each, 10_000).values[5] for each in counts]))
+
+
+def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:
+    notes = quick("n12").notes
+    assert any("counted worst" in note and "errs less than k-RR from k = 1000 on" in note for note in notes)
+    assert any("one in k" in note and "errs less than k-RR nowhere up to k = 1000" in note for note in notes)
 
 
 def test_the_error_of_a_sum_from_a_histogram_is_that_of_its_definition() -> None:
