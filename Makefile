@@ -17,7 +17,7 @@ help:
 	@echo "make check   style, types, import contracts, generated code, the documentation's links"
 	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
-	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123 of its cases"
+	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123 of its cases, KINDS=split-mix"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
 	@echo "make version VERSION=1.2.3 in every package"
@@ -76,7 +76,7 @@ bench: .venv/synced
 	$(RUN) python -m bench
 
 fuzz: .venv/synced
-	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(KINDS),--kinds $(KINDS))
 
 soak: .venv/synced
 	$(RUN) python -m bench.soak --minutes $(MINUTES)

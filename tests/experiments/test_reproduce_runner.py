@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from shuffledp.cli import app
 from shuffledp_experiments import drawing
 from shuffledp_experiments.data import load
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Verdict, Work, judge
 from shuffledp_experiments.errors import DataNeededError, UnknownExperimentError
-from shuffledp_experiments.registry import experiment
+from shuffledp_experiments.registry import experiment, experiments
+from shuffledp_experiments.reporting import report
 from shuffledp_experiments.running import reproduce_one
 from shuffledp_experiments.table import as_csv
 
@@ -96,3 +100,27 @@ def test_an_entry_without_its_data_says_so_and_writes_nothing(tmp_path: Path) ->
     )
     assert reproduce_one(entry, tmp_path).missing == "give it"
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_asked_for_and_did_not_run_is_an_error_when_the_others_are_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_without(_work: Work) -> Found:
+        raise DataNeededError("give it")
+
+    lacking = replace(ENTRY, id="t-2", run=run_without)
+    for as_json in (True, False):
+        with pytest.raises(DataNeededError, match=r"1 of 2 did not run: t-2; .*--data") as refused:
+            report([lacking, ENTRY], tmp_path, as_json=as_json, index=False, processes=1)
+        assert refused.value.exit_code == 2
+    assert (tmp_path / "t-1.csv").exists()
+    told = capsys.readouterr().out
+    assert "t-2: did not run: give it" in told
+    assert "FALSE" in told
+
+
+def test_a_folder_that_lacks_a_file_is_an_error_of_the_command(tmp_path: Path) -> None:
+    needy = min((entry for entry in experiments().values() if entry.data), key=lambda entry: entry.seconds)
+    ran = CliRunner().invoke(app, ["reproduce", needy.id, "--data", str(tmp_path / "none"), "--out", str(tmp_path)])
+    assert isinstance(ran.exception, DataNeededError)
+    assert f"{needy.id}: did not run" in ran.output

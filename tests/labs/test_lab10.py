@@ -110,9 +110,7 @@ def test_the_instructors_example_of_small_rounds() -> None:
     assert "sum 10, textbook {:.2f}, sharper {:.2f}, exact {:.2f}".format(*said) in INSTRUCTOR
 
 
-def test_the_handout_has_every_check_with_its_points_and_the_number_of_kills() -> None:
-    for check in LAB.checks:
-        assert f"| `{check.name}` | {check.points} |" in HANDOUT
+def test_the_handout_has_the_number_of_kills() -> None:
     assert f"{KILLS} times SIGKILL in the midst of a call, 200 in the final grading" in HANDOUT
     assert f"`{KILLS_VARIABLE}=200`" in INSTRUCTOR
 

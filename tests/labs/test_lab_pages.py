@@ -12,6 +12,7 @@ from typer.main import get_command
 import handouts
 from shuffledp.cli import app
 from shuffledp_labs.installed import all_labs
+from shuffledp_labs.lab import Lab
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = ("labs.md", "how-to/teach-with-labs.md")
@@ -31,6 +32,17 @@ def test_every_handout_is_a_page_with_its_pictures_and_in_the_table(tmp_path: Pa
             name for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text) if not (tmp_path / "labs" / name).is_file()
         ] == []
     assert not (tmp_path / "labs" / "lab99.md").exists()
+
+
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
+def test_the_points_in_the_handout_are_those_of_the_checks(lab: Lab) -> None:
+    """Each check has its line in the table, and a heading that states the points of its step states their sum."""
+    text = lab.file("handout.md").read_text()
+    table = dict(re.findall(r"^\| `?([A-E]-[\w-]+)`? \| (\d+) \|", text, re.MULTILINE))
+    assert table == {check.name: str(check.points) for check in lab.checks}
+    stated = re.findall(r"^## (?:Step )?([B-E])[.:].*\b(\d+) points\)", text, re.MULTILINE)
+    sums = {step: sum(check.points for check in lab.checks if check.step == step) for step, _ in stated}
+    assert dict(stated) == {step: str(points) for step, points in sums.items()}
 
 
 def test_what_has_not_changed_keeps_its_time(tmp_path: Path) -> None:

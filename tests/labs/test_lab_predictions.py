@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,10 @@ def test_questions_for_shares_and_percents_say_how_far_they_go(lab: Lab) -> None
             assert asked.most == 100
         if "from 0 to 1" in comment_on(asked.key, lab.file("predict.toml").read_text()):
             assert asked.most == 1
+
+
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
+def test_every_prediction_is_asked_for_in_the_file(lab: Lab) -> None:
+    asked = tomllib.loads(lab.file("predict.toml").read_text())
+    assert list(asked) == [each.key for each in lab.predictions]
+    assert not any(asked.values())

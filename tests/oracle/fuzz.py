@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fuzz_cases import Verdict, draw, judge
+from fuzz_cases import KINDS, Verdict, draw, judge
 
 PROGRESS = 50
 """Cases from one sign of life to the next."""
@@ -41,19 +41,20 @@ def table(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def run(seed: int, numbers: Sequence[int], seconds: float) -> list[Verdict]:
+def run(seed: int, numbers: Sequence[int], seconds: float, kinds: Sequence[str] = KINDS) -> list[Verdict]:
     """Judges these cases, as many as begin in time; says at once what is wrong, and how to see it again."""
     verdicts: list[Verdict] = []
+    again = f"make fuzz SEED={seed}" + ("" if tuple(kinds) == KINDS else f" KINDS={','.join(kinds)}")
     began = time.monotonic()
     for number in numbers:
         if time.monotonic() - began > seconds:
             break
-        verdict = judge(draw(seed, number))
+        verdict = judge(draw(seed, number, kinds))
         verdicts.append(verdict)
         for violation in verdict.violations:
-            _say(f"VIOLATION {violation}\n  {verdict.case}\n  again: make fuzz SEED={seed} ONLY={number}")
+            _say(f"VIOLATION {violation}\n  {verdict.case}\n  again: {again} ONLY={number}")
         if verdict.case.target is not None and (verdict.ratio or 0) > LOOSE:
-            _say(f"loose by {verdict.ratio:.4f}: {verdict.case}\n  again: make fuzz SEED={seed} ONLY={number}")
+            _say(f"loose by {verdict.ratio:.4f}: {verdict.case}\n  again: {again} ONLY={number}")
         if len(verdicts) % PROGRESS == 0:
             _say(f"{len(verdicts)} of {len(numbers)} cases, {time.monotonic() - began:.0f} s")
     return verdicts
@@ -66,10 +67,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="the same cases again; drawn and printed without it")
     parser.add_argument("--only", type=int, default=None, help="the number of one case, which is shown in full")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so long")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if unknown := {*kinds} - {*KINDS}:
+        parser.error(f"no kind {', '.join(sorted(unknown))}; choose from {', '.join(KINDS)}")
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     _say(f"seed {seed}")
-    verdicts = run(seed, range(options.cases) if options.only is None else [options.only], options.seconds)
+    verdicts = run(seed, range(options.cases) if options.only is None else [options.only], options.seconds, kinds)
     if options.only is not None:
         _say("\n".join(str(verdict) for verdict in verdicts))
     _say(f"{len(verdicts)} cases\n{table(verdicts)}")

@@ -12,13 +12,26 @@ import numpy as np
 import shuffle_oracle as oracle
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, PaddedSpec, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    OneBitShuffle,
+    PaddedSpec,
+    RRShuffle,
+    SGDLShuffle,
+    SplitMix,
+)
+from shuffledp_core.mechanisms.split import least_modulus
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.local.matrix import LocalMatrix
 
-KINDS: Final = ("krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix")
+KINDS: Final = (
+    "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
+    "hadamard-histogram", "one-bit-mean", "split-mix",
+)  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
 """What both sides may differ by for floating point alone."""
@@ -61,11 +74,11 @@ class Verdict:
     violations: tuple[str, ...]
 
 
-def draw(seed: int, number: int) -> Case:
-    """The case of this number: the same for the same seed, whatever was drawn before."""
+def draw(seed: int, number: int, kinds: Sequence[str] = KINDS) -> Case:
+    """The case of this number: the same for the same seed and kinds, whatever was drawn before."""
     numbers = np.random.default_rng([seed, number])
-    kind = KINDS[number % len(KINDS)]
-    adjacency = list(Adjacency)[number // len(KINDS) % 2]
+    kind = kinds[number % len(kinds)]
+    adjacency = list(Adjacency)[number // len(kinds) % 2]
     while True:
         users = _users(numbers)
         honest = users if numbers.random() < 0.7 else int(numbers.integers(1, users + 1))
@@ -160,6 +173,23 @@ def _krr(numbers: Numbers, setting: Setting, delta: float) -> Case:
     return Case(_name("krr-histogram", wanted), spec, setting, delta, wanted, pairs, complete=True)
 
 
+def _hadamard(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    symbols = int(numbers.choice([2, 3, 4, 7, 12, 100, 1000]))
+    target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
+    if target is None:
+        spec: Any = HadamardHistogram(symbols=symbols, blanket=_chance(numbers))
+    else:
+        spec = calibrate("hadamard-histogram", target)
+    rows, rest = oracle.hadamard_rows(symbols, spec.blanket), setting.honest - 1
+    others: list[oracle.Others] = [{value: rest} for value in range(len(rows))]
+    pairs = oracle.local_pairs(rows, setting.honest, [(0, 1)], others)
+    if not pairs:
+        return None
+    wanted = None if target is None else target.epsilon
+    complete = len(pairs) == len(others)  # of many users some datasets are too much to sum
+    return Case(_name("hadamard-histogram", wanted), spec, setting, delta, wanted, pairs, complete)
+
+
 def _matrix(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     inputs, outputs = int(numbers.integers(2, 5)), int(numbers.integers(2, 5))
     weights = numbers.integers(1, 100, (inputs, outputs)) ** int(numbers.integers(1, 4))
@@ -196,6 +226,43 @@ def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
         spec = calibrate("rr-shuffle", target)
     report = oracle.bits_report(max_value, spec.randomise / 2)
     return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report)
+
+
+def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
+    max_value, setting = _range(numbers, setting)
+    target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
+    if target is None:
+        spec: Any = OneBitShuffle(max_value=max_value, randomise=_chance(numbers))
+    else:
+        spec = calibrate("one-bit-mean", target)
+    report, rest = oracle.one_bit_report(max_value, spec.randomise), setting.honest - 1
+    # Which number of others at the top is attained depends on ε: all of them.
+    ends: list[oracle.Others] = [{0: rest - ones, max_value: ones} for ones in range(rest + 1)]
+    return _of_sum(numbers, "one-bit-mean", spec, setting, delta, target, report, ends)
+
+
+def _split(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    max_value, setting = _range(numbers, setting)
+    target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.6 else None
+    spec: Any = _split_spec(numbers, setting, max_value) if target is None else calibrate("split-mix", target)
+    deviation = math.sqrt(2 * setting.honest / spec.shares) / float(spec.noise_epsilon)
+    if max(68 * deviation, 1200 / float(spec.noise_epsilon)) > MOST_POINTS:
+        return None
+    reach = min(setting.max_distance or max_value, max_value)
+    complete, distances = _distances(reach, setting)
+    noise = oracle.share_noise(spec.noise_epsilon, spec.shares, reach)
+    pairs = oracle.modular_pairs(noise, setting.honest, spec.modulus, distances)
+    wanted = None if target is None else target.epsilon
+    return Case(_name("split-mix", wanted), spec, setting, delta, wanted, pairs, complete)
+
+
+def _split_spec(numbers: Numbers, setting: Setting, max_value: int) -> SplitMix:
+    rate = Fraction(max(1, round(4096 * _log_uniform(numbers, 0.05, 5))), 4096)
+    shares = max(1, round(setting.users * float(numbers.choice([0.3, 1, 1, 2]))))
+    need = least_modulus(max_value, rate, shares, setting.users)
+    modulus = need if numbers.random() < 0.5 else 2 ** need.bit_length()
+    pieces = int(numbers.choice([2, 4, 8, 12, 20]))
+    return SplitMix(max_value=max_value, noise_epsilon=rate, shares=shares, modulus=modulus, pieces=pieces)
 
 
 def _geo(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -253,17 +320,24 @@ def _of_sum(
     delta: float,
     target: Target | None,
     report: Callable[[int], oracle.Law],
+    more: Sequence[oracle.Others] = (),
 ) -> Case:
     top, rest = spec.max_value, setting.honest - 1
     reach = min(setting.max_distance or top, top)
-    complete = reach <= 12 or setting.adjacency is Adjacency.STANDARD
-    distances = list(range(1, reach + 1)) if reach <= 12 else sorted({1, 2, reach // 2, reach - 1, reach})
+    complete, distances = _distances(reach, setting)
     changes = [change for d in distances for change in {(0, d), (top - d, top)}]
     between = int(numbers.integers(0, top + 1))
     held: list[oracle.Others] = [{0: rest}, {top: rest}, {0: rest // 2, top: rest - rest // 2}, {between: rest}]
+    held += more
     wanted = None if target is None else target.epsilon
     pairs = oracle.sum_pairs(report, held, changes)
     return Case(_name(kind, wanted), spec, setting, delta, wanted, pairs, complete)
+
+
+def _distances(reach: int, setting: Setting) -> tuple[bool, list[int]]:
+    """Whether they include every one that may be attained, and the distances that are tried."""
+    complete = reach <= 12 or setting.adjacency is Adjacency.STANDARD
+    return complete, list(range(1, reach + 1)) if reach <= 12 else sorted({1, 2, reach // 2, reach - 1, reach})
 
 
 def _name(kind: str, target: float | None) -> str:
@@ -276,4 +350,7 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "geo-shuffle": _geo,
     "sgdl-shuffle": _sgdl,
     "local-matrix": _matrix,
+    "hadamard-histogram": _hadamard,
+    "one-bit-mean": _one_bit,
+    "split-mix": _split,
 }

@@ -109,6 +109,17 @@ def bits_report(max_value: int, flip: Fraction) -> Callable[[int], Law]:
     return report
 
 
+def one_bit_report(max_value: int, randomise: Fraction) -> Callable[[int], Law]:
+    """one-bit-mean: a fair coin with chance `randomise`, else 1 with chance value/max_value."""
+
+    @cache
+    def report(value: int) -> Law:
+        one = randomise / 2 + (1 - randomise) * Fraction(value, max_value)
+        return np.array([_exact(1 - one), _exact(one)])
+
+    return report
+
+
 def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], Law]:
     """geo- and sgdl-shuffle: value + noise + padding, moved into 0..max_value + 2 padding.
 
@@ -126,6 +137,23 @@ def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], La
         return law
 
     return report
+
+
+def modular_pairs(noise: Law, users: int, modulus: int, distances: Iterable[int]) -> list[Pair]:
+    """split-mix: the sum modulo q, which all pieces together tell, of values with so many shares of noise.
+
+    What the values of the others add up to moves both laws alike, and so does where the first point of a law is.
+
+    Args:
+        noise: P(N = m) for m = 0, 1, ... of one share, symmetric.
+        users: honest ones, each with a share.
+        modulus: q.
+        distances: changes of one value.
+    """
+    total, held = _power(np.concatenate([noise[:0:-1], noise]), users), list(distances)
+    law = np.zeros(min(modulus, total.size + max(held)), dtype=np.longdouble)
+    np.add.at(law, np.arange(total.size) % modulus, total)
+    return [Pair(law, np.roll(law, distance), distance) for distance in held]
 
 
 def laplace_noise(rate: Fraction, reach: int) -> Law:
@@ -206,6 +234,24 @@ def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
     shown = min(symbols, 3)
     rows = [[1 - blanket + rare if x == y else rare for y in range(shown)] for x in range(shown)]
     return [(*row, rare * (symbols - 3)) if symbols > 3 else tuple(row) for row in rows]
+
+
+def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:
+    """Hadamard response of the first four symbols: indices that are alike for all of them tell the same, one outcome.
+
+    The order is the least power of two above `symbols`; symbol x owns the indices with an even number of ones in
+    common with x + 1, half of them all.
+    """
+    order, shown = 1, min(symbols, 4)
+    while order <= symbols:
+        order *= 2
+    alike: dict[tuple[bool, ...], int] = {}
+    for index in range(order):
+        owners = tuple((index & (value + 1)).bit_count() % 2 == 0 for value in range(shown))
+        alike[owners] = alike.get(owners, 0) + 1
+    free = blanket / order
+    own = free + 2 * (1 - blanket) / order
+    return [tuple(count * (own if has[value] else free) for has, count in alike.items()) for value in range(shown)]
 
 
 def _of_equals(one: Row, other: Row, rest: Row, honest: int) -> Pair | None:

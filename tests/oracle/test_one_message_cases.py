@@ -34,15 +34,11 @@ def test_a_one_bit_round_costs_what_is_between_its_sides(number: int) -> None:
     setting = Setting(setting.users, setting.honest, setting.adjacency, reach)
     spec, rest = OneBitShuffle(max_value=top, randomise=noise), setting.honest - 1
 
-    def report(value: int) -> oracle.Law:
-        one = noise / 2 + (1 - noise) * Fraction(value, top)
-        return np.array([np.longdouble(c.numerator) / np.longdouble(c.denominator) for c in (1 - one, one)])
-
     # Every number of others at k, the others at 0; and some who hold what is between.
     held: list[oracle.Others] = [{0: rest - ones, top: ones} for ones in range(rest + 1)]
     held += [{top // 2: rest}, {0: rest // 2, top // 2: rest - rest // 2}]
     changes = [change for d in range(1, (reach or top) + 1) for change in {(0, d), (top - d, top)}]
-    pairs = oracle.sum_pairs(report, held, changes)
+    pairs = oracle.sum_pairs(oracle.one_bit_report(top, noise), held, changes)
     found = judge(Case(spec.kind, spec, setting, delta, None, pairs, complete=True))
     assert found.violations == ()
     assert found.ratio is None or found.ratio <= 1.005
@@ -53,17 +49,8 @@ def test_a_hadamard_round_costs_what_is_between_its_sides(number: int) -> None:
     numbers, setting, delta, noise = drawn(100 + number)
     symbols = int(numbers.choice([2, 3, 4, 7, 12]))
     spec, rest = HadamardHistogram(symbols=symbols, blanket=noise), setting.honest - 1
-    order, shown = spec.alphabet, min(symbols, 4)
-    # Indices that are alike for the values 0, 1, 2 and 3 tell the same: one outcome each.
-    alike: dict[tuple[bool, ...], int] = {}
-    for index in range(order):
-        inside = tuple((index & (value + 1)).bit_count() % 2 == 0 for value in range(shown))
-        alike[inside] = alike.get(inside, 0) + 1
-    free, own = noise / order, noise / order + 2 * (1 - noise) / order
-    rows = [
-        tuple(count * (own if inside[value] else free) for inside, count in alike.items()) for value in range(shown)
-    ]
-    others = [{value: rest} for value in range(shown)]
+    rows = oracle.hadamard_rows(symbols, noise)
+    others = [{value: rest} for value in range(len(rows))]
     pairs = oracle.local_pairs(rows, setting.honest, [(0, 1)], others)
     if not pairs:
         pytest.skip("too many users for the oracle")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import shuffle_oracle as oracle
 from fuzz import run, table
-from fuzz_cases import Case, judge
+from fuzz_cases import KINDS, Case, judge
 
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_privacy.bounds import Setting
 
 HALF = Fraction(1, 2)
@@ -116,4 +116,29 @@ def test_a_certificate_that_counts_users_who_are_not_there_is_found_out() -> Non
 def test_certified_exact_and_attained_are_in_order_on_drawn_cases() -> None:
     verdicts = run(7, range(60), math.inf)
     assert not [violation for verdict in verdicts for violation in verdict.violations]
-    assert all(kind in table(verdicts) for kind in ("krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle"))
+    assert all(kind in table(verdicts) for kind in KINDS)
+
+
+def test_every_mechanism_is_drawn() -> None:
+    assert set(MECHANISMS) <= set(KINDS)
+
+
+def test_as_many_shares_as_users_are_one_noise_that_wraps_around_the_modulus() -> None:
+    """Discrete Laplace, summed over all that is the same modulo 17; moved by the distance."""
+    law = np.zeros(17)
+    for m in range(-300, 301):
+        law[m % 17] += math.tanh(0.25) * math.exp(-abs(m) / 2)
+    (pair,) = oracle.modular_pairs(oracle.share_noise(HALF, 5, 3), 5, 17, [3])
+    start = int(np.argmax(pair.one))
+    assert [float(p) for p in np.roll(pair.one, -start)] == pytest.approx(law.tolist(), rel=1e-12)
+    assert np.array_equal(np.roll(pair.one, 3), pair.other)
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 4, 9])
+def test_every_index_of_the_hadamard_response_is_counted_once(symbols: int) -> None:
+    blanket = Fraction(1, 3)
+    for row in oracle.hadamard_rows(symbols, blanket):
+        assert sum(row) == 1
+    # Between two symbols a quarter of the indices tells them apart in either direction.
+    one, other = oracle.hadamard_rows(symbols, blanket)[:2]
+    assert sum(max(a - b, Fraction(0)) for a, b in zip(one, other, strict=True)) == (1 - blanket) / 2

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -143,10 +144,14 @@ def test_theorem_3_1_is_not_evaluated_outside_its_conditions() -> None:
 
 
 def test_a_corrupted_user_has_the_epsilon_of_ordered_bits() -> None:
-    """ACCOUNTING of Theorem 7.1: p = .393 and k bits give 1.410 a unit, not .764."""
+    """docs/accounting.md of Theorem 7.1: p = .393 and k bits give 1.408 a unit, not .764; by the bit's own law."""
     spec = RRShuffle(max_value=1000, randomise=Fraction(393, 1000))
     found = corrupted_bounds(spec, Setting(50, 50, Adjacency.METRIC), 1e-2)
-    assert found.epsilon == pytest.approx(1.410, abs=2e-3)
+    exact = mpmath.log(mpmath.mpf(2000 - 393) / 393)  # a bit is flipped with probability 393/2000
+    assert found.epsilon == pytest.approx(float(exact), rel=1e-12)
+    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
+    assert f"one bit alone has ln((2-p)/p) = {float(exact):.3f}." in page
+    assert f".764 printed, {float(exact):.3f} true" in page
     assert found.delta == 0.0
     assert corrupted_bounds(spec, Setting(50, 50), 0.0).epsilon == pytest.approx(1000 * found.epsilon)
 

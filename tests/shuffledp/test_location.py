@@ -14,6 +14,7 @@ import shuffledp as sdp
 from shuffledp.cli import app
 from shuffledp.location import METRES_A_DEGREE
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 
 PARIS = sdp.Grid(south=48.82, west=2.28, north=48.88, east=2.40, side=250)
 
@@ -74,7 +75,8 @@ def test_the_centroid_is_as_near_as_it_says(plan: sdp.LocationPlan) -> None:
     ("edges", "said"),
     [
         ((48.9, 2.2, 48.8, 2.4, 100), "south below north"),
-        ((48.8, 2.2, 48.9, 2.4, 0), "above 0 metres"),
+        ((48.8, 2.2, 48.9, 2.4, 0), "at least 0.001 metres, not 0"),
+        ((48.8, 2.2, 48.9, 2.4, 1e-320), "at least 0.001 metres, not 9.99989e-321"),
         ((48.8, 2.2, 48.9, 2.4, 20_000), "columns"),
     ],
 )
@@ -109,3 +111,41 @@ def test_a_file_without_points_is_explained(text: str, said: str, tmp_path: Path
     ran = CliRunner().invoke(app, ["location", str(file), "--box", "48.82,2.28,48.88,2.40"])
     assert isinstance(ran.exception, UsageError)
     assert said in str(ran.exception)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--epsilon -1", "epsilon must be above 0 and at most 100, not -1"),
+        ("--epsilon nan", "epsilon must be above 0 and at most 100, not nan"),
+        ("--epsilon 101", "epsilon must be above 0 and at most 100, not 101"),
+        ("--delta 0", "delta of both rounds must be from 2e-12 to below 1, not 0"),
+        ("--delta 1e-12", "delta of both rounds must be from 2e-12 to below 1, not 1e-12"),
+        ("--delta 1", "delta of both rounds must be from 2e-12 to below 1, not 1"),
+        ("--radius 0", "radius must be above 0 and at most"),
+        ("--radius 1e308", "radius must be above 0 and at most"),
+        ("--side 1e-320", "side of a square must be at least"),
+        ("--seed -1", "seed must be a whole number from 0 up, not -1"),
+        ("--honest 3000", "honest must be from 1 to the number of users, 2000, not 3000"),
+        ("--users 99999999999999", "users must be from 1 to 1,000,000,000, not 99999999999999"),
+    ],
+)
+def test_a_refusal_names_what_was_typed(typed: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("lat,lon\n48.85,2.33\n")
+    option, value = typed.split()
+    command = ["location", str(file), "--box", "48.82,2.28,48.88,2.40", "--side", "500", "--radius", "2000"]
+    ran = CliRunner().invoke(app, [*command, option, value])
+    assert isinstance(ran.exception, UsageError)
+    assert said in str(ran.exception)
+
+
+def test_only_mechanisms_that_answer_a_sum_find_a_middle() -> None:
+    sums = {kind for kind, spec in MECHANISMS.items() if spec.answers is Answers.SUM}
+    for kind in {*MECHANISMS} - sums:
+        with pytest.raises(UsageError) as refused:
+            sdp.plan_location(PARIS, radius=1000, epsilon=1, delta=1e-6, users=2000, mechanism=kind)
+        assert kind in str(refused.value)
+        assert set(str(refused.value).rpartition("choose one of ")[2].split(", ")) == sums
+    with pytest.raises(UsageError, match="unknown mechanism 'none'"):
+        sdp.plan_location(PARIS, radius=1000, epsilon=1, delta=1e-6, users=2000, mechanism="none")

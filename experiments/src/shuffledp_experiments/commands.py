@@ -27,7 +27,7 @@ def reproduce(
     everything: Annotated[bool, typer.Option("--all", help="All of them, and an index page.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Lists them, and runs nothing.")] = False,
     quick: Annotated[bool, typer.Option(help="Fewer points and runs.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Folder of the papers' data files.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the papers' data files; default: made-up ones.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the CSV files and pictures.")] = Path("out/experiments"),
     seed: Annotated[int, typer.Option(min=0, help="Of every simulated number.")] = 1,
     runs: Annotated[int | None, typer.Option(min=2, help="Simulated runs, in place of each experiment's own.")] = None,

@@ -205,7 +205,7 @@ class Entry:
         verdicts: the verdicts that come out; a test compares. Empty where nothing is claimed.
         inferred: names of parameters that the paper does not state.
         data: names of the data files that it uses, where they are given.
-        seconds: on two idle cores, measured.
+        seconds: of CPU, of its run, picture and files in a process of its own, measured; not counting the start.
         seconds_quick: the same with `--quick`.
     """
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from shuffledp.progress import Stages
 from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.errors import DataNeededError
 from shuffledp_experiments.pages import listed, write_index
 from shuffledp_experiments.running import Done, reproduce
 
@@ -30,7 +31,12 @@ def show_list(*, as_json: bool) -> None:
 
 
 def report(entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, **wishes: Any) -> None:
-    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of the registry."""
+    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of the registry.
+
+    Raises:
+        DataNeededError: some did not run; all others are printed first, and their files written.
+        ConfigError: the folder cannot be written.
+    """
     done: list[Done] = []
     with Stages(Console(stderr=True, quiet=as_json)) as stages:
         stages.update("experiments", 0, len(entries))
@@ -42,7 +48,17 @@ def report(entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, *
     page = write_index(done, out) if index else None
     if as_json:
         print(json.dumps([asdict(each) for each in done]))  # noqa: T201 - the output
-        return
+    else:
+        _show_all(done, out, page)
+    missing = [each.id for each in done if each.missing]
+    if missing:
+        raise DataNeededError(
+            f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that has their files "
+            "with --data, or leave it out for made-up ones"
+        )
+
+
+def _show_all(done: Sequence[Done], out: Path, page: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for each in done:
         _show(console, each, out)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.choosing import calibrate
+from shuffledp.choosing import calibrate, kind_of
 from shuffledp.guarantees import guarantee_of, number
 from shuffledp.notebook import check_installed, html_table
 from shuffledp.plans import Plan
-from shuffledp.simulation import Answer, simulate
+from shuffledp.simulation import Answer, check_seed, simulate
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.mechanisms.base import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
 METRES_A_DEGREE: Final = math.pi / 180 * 6_371_008.8
 """Along a meridian, of a sphere of the Earth's mean radius (IUGG). A grid is a plane: good to 1 % for a city."""
+
+SHORTEST: Final = 1e-3
+"""Metres: no receiver is better, and the number of squares stays one that can be counted."""
+
+FARTHEST: Final = math.pi * 6_371_008.8
+"""Metres between two places that are opposite on that sphere: no radius needs to be larger."""
+
+MOST_EPSILON: Final = 100.0
+"""Nats; an axis gets less of it, and calibrations end there."""
+
+LEAST_DELTA: Final = 2e-12
+"""Each axis gets half, and calibrations begin at 1e-12."""
 
 _COVERAGE: Final = "95 % for each axis"
 
@@ -59,8 +72,8 @@ class Grid:
                 "a box is south, west, north, east in degrees, south below north and west below east, at most 80 from "
                 f"the equator, not {self.south:g}, {self.west:g}, {self.north:g}, {self.east:g}"
             )
-        if not (math.isfinite(self.side) and self.side > 0):
-            raise UsageError(f"the side of a square must be above 0 metres, not {self.side:g}")
+        if not SHORTEST <= self.side < math.inf:
+            raise UsageError(f"the side of a square must be at least {SHORTEST:g} metres, not {self.side:g}")
         if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
             raise UsageError(
                 f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows of this box; "
@@ -164,19 +177,18 @@ def plan_location(
 
     Args:
         grid: the map.
-        radius: metres.
-        epsilon: nats for points `radius` apart.
-        delta: of both rounds, in [1e-12, 1).
+        radius: metres, above 0, at most half the Earth's circumference.
+        epsilon: nats for points `radius` apart, above 0, at most 100.
+        delta: of both rounds, in [2e-12, 1): each has half of it.
         users: n of each round.
         honest: users who follow the protocol; None for all.
-        mechanism: of sums.
+        mechanism: one whose rounds answer a sum.
 
     Raises:
-        UsageError: a value outside its range.
+        UsageError: a value outside its range, or a mechanism that answers no sum.
         CannotCertify: no parameters keep the target.
     """
-    if not (math.isfinite(radius) and radius > 0):
-        raise UsageError(f"radius must be above 0 metres, not {radius:g}")
+    _check_target(radius, epsilon, delta, mechanism)
     reach = radius / grid.side + math.sqrt(2)
     axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
     setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
@@ -186,6 +198,19 @@ def plan_location(
     )
     plane = plane_guarantee(_certified(columns), _certified(rows))
     return LocationPlan(grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta)
+
+
+def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -> None:
+    """`UsageError` in the words that were typed: what the axes get is computed from them."""
+    if not 0 < radius <= FARTHEST:
+        raise UsageError(f"radius must be above 0 and at most {FARTHEST:,.0f} metres, not {radius:g}")
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise UsageError(f"epsilon must be above 0 and at most {MOST_EPSILON:g}, not {epsilon:g}")
+    if not LEAST_DELTA <= delta < 1:
+        raise UsageError(f"delta of both rounds must be from {LEAST_DELTA:g} to below 1, not {delta:g}")
+    if MECHANISMS[kind_of(mechanism)].answers is not Answers.SUM:
+        sums = ", ".join(kind for kind, spec in MECHANISMS.items() if spec.answers is Answers.SUM)
+        raise UsageError(f"{mechanism} answers no sum, and the middle of people is two sums; choose one of {sums}")
 
 
 def _certified(plan: Plan) -> PlaneGuarantee:
@@ -291,7 +316,7 @@ def simulate_location(plan: LocationPlan, points: ArrayLike, seed: int | None = 
         seed: as for `simulate`.
 
     Raises:
-        UsageError: no points, or no finite numbers.
+        UsageError: no points, no finite numbers, or a negative seed.
 
     >>> import shuffledp as sdp
     >>> grid = sdp.Grid(south=48.82, west=2.28, north=48.88, east=2.40, side=200)
@@ -302,6 +327,7 @@ def simulate_location(plan: LocationPlan, points: ArrayLike, seed: int | None = 
     >>> found.error < 6 * found.standard_error
     True
     """
+    check_seed(seed)
     squares, outside = plan.grid.squares(points)
     seeds = (None, None) if seed is None else (2 * seed, 2 * seed + 1)
     columns = simulate(plan.columns, squares[:, 0], seeds[0])

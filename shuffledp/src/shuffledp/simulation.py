@@ -193,8 +193,7 @@ def simulate(
     >>> histogram.total.shape, histogram.interval.shape, histogram.truth.tolist()
     ((3,), (3, 2), [0.25, 0.5, 0.25])
     """
-    if seed is not None and seed < 0:
-        raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
+    check_seed(seed)
     spec, how = _mechanism(plan), _estimator(estimator)
     held = _checked(spec, values)
     check_informative(spec)
@@ -206,6 +205,12 @@ def simulate(
     found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held), estimator=how)
     true_total = spec.truth(held).astype(np.float64)
     return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed, how)
+
+
+def check_seed(seed: int | None) -> None:
+    """`UsageError` for a negative seed."""
+    if seed is not None and seed < 0:
+        raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
 
 
 def _mechanism(plan: Plan | Mechanism) -> Mechanism:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, both_sides, draw_sides, epsilon_rows, logarithmic, standard
-from shuffledp_experiments.beyond.plans import calibrated, central_error, krr, shared
+from shuffledp_experiments.beyond.plans import calibrated, krr, shared
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
@@ -44,9 +43,11 @@ def _run_n5(work: Work) -> Found:
     for name, spec in plans.items():
         rows += epsilon_rows(work["share"], partial(_left, spec, users), _SHARE, name, **settings)
     for share in work["share"]:
-        for name, (kind, error) in _errors(users, _honest(users, share), largest, epsilon).items():
+        for name, error in _errors(users, _honest(users, share), largest, epsilon).items():
             rows.append(
-                Row(f"{name}, planned", kind, _SHARE, share, "standard error of the sum", error, settings=settings)
+                Row(
+                    f"{name}, planned", Kind.EXACT, _SHARE, share, "standard error of the sum", error, settings=settings
+                )
             )
     return Found(tuple(rows), notes=_notes_n5(rows, work["share"], epsilon))
 
@@ -59,16 +60,12 @@ def _honest(users: int, share: float) -> int:
     return max(1, round(users * (1 - share)))
 
 
-def _errors(users: int, honest: int, largest: int, epsilon: float) -> dict[str, tuple[Kind, float]]:
+def _errors(users: int, honest: int, largest: int, epsilon: float) -> dict[str, float]:
     """Standard errors where so few honest users are counted on; all send."""
     target = Target(epsilon, DELTA, users, honest, max_value=largest)
-    split = central_error(epsilon / largest) * math.sqrt(users / honest)
-    return {
-        "rr-shuffle": (Kind.EXACT, standard_error(calibrate("rr-shuffle", target), users)),
-        "geo-shuffle": (Kind.EXACT, standard_error(calibrate("geo-shuffle", target), users)),
-        "sgdl-shuffle": (Kind.EXACT, standard_error(shared(users, largest, epsilon, honest), users)),
-        "split-and-mix": (Kind.PRINTED, split),
-    }
+    specs = {kind: calibrate(kind, target) for kind in ("rr-shuffle", "geo-shuffle", "split-mix")}
+    specs["sgdl-shuffle"] = shared(users, largest, epsilon, honest)
+    return {kind: standard_error(spec, users) for kind, spec in specs.items()}
 
 
 def _notes_n5(rows: list[Row], shares: tuple[float, ...], epsilon: float) -> tuple[str, ...]:
@@ -94,7 +91,7 @@ def _draw_n5(found: Found) -> Figure:
     axes[0, 0].set_ylabel("ε (nats)")
     looks: dict[str, dict[str, Any]] = {
         "rr-shuffle": drawing.cycled(0), "geo-shuffle": drawing.cycled(1), "sgdl-shuffle": drawing.cycled(3),
-        "split-and-mix": {"color": drawing.COLOURS[Kind.PRINTED], "marker": "x", "ls": "", "ms": 8},
+        "split-mix": {"color": drawing.CYCLE[4], "marker": "x", "ls": "", "ms": 8},
     }  # fmt: skip
     for name, look in looks.items():
         drawing.line(axes[0, 1], found, f"{name}, planned", **look)

@@ -9,19 +9,18 @@ from functools import cache
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shuffledp.commands.padding import sgdl_padding
-from shuffledp_core.mechanisms import KRRHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.mechanisms.installed import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments.beyond.common import DELTA, standard
-from shuffledp_experiments.entry import Kind
 from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.calibration.families import mixing_security
 from shuffledp_privacy.local.lecture import OneBitMean
-from shuffledp_privacy.sums.sgdl import local_total
+from shuffledp_privacy.sums.mixing import published_pieces
 
 HOPS: Final = 3
 
@@ -34,14 +33,12 @@ class Offer:
     """What a mechanism offers for a sum of values in {0..k}.
 
     Attributes:
-        kind: of the numbers: exact, or printed where the mechanism is known from papers only.
         error: standard error of the sum, in the values' unit.
         messages: per user; 0 where nobody sends anything to a shuffler.
         size: bytes of one user's envelope for `HOPS` nodes; 0 where there is none.
         corrupted: ε_L with every node corrupt, nats; infinite for none.
     """
 
-    kind: Kind
     error: float
     messages: int
     size: int
@@ -56,15 +53,15 @@ def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
             ("rr-shuffle", calibrated("rr-shuffle", users, largest, epsilon)),
             ("geo-shuffle", calibrated("geo-shuffle", users, largest, epsilon)),
             ("sgdl-shuffle", shared(users, largest, epsilon)),
+            ("split-mix", calibrated("split-mix", users, largest, epsilon)),
         )
     }
     spread = krr(users, largest + 1, epsilon)
     found["k-RR histogram"] = _offer(spread, users, math.sqrt(users * sum_variance(spread)))
     # One bit, honest or not: no shuffler is counted on.
     one = OneBitMean(epsilon, largest)
-    found["local, one bit"] = Offer(Kind.EXACT, standard_error(one, users), 1, 0, epsilon)
-    found["split-and-mix"] = split_and_mix(users, largest, epsilon)
-    found["central"] = Offer(Kind.EXACT, central_error(epsilon / largest), 0, 0, math.inf)
+    found["local, one bit"] = Offer(standard_error(one, users), 1, 0, epsilon)
+    found["central"] = Offer(central_error(epsilon / largest), 0, 0, math.inf)
     return found
 
 
@@ -100,7 +97,6 @@ def shared(users: int, largest: int, epsilon: float, honest: int | None = None) 
 def _offer(spec: Mechanism, users: int, error: float | None = None) -> Offer:
     setting = standard(users)
     return Offer(
-        Kind.EXACT,
         standard_error(spec, users) if error is None else error,
         spec.messages_per_user,
         envelope_bytes(spec),
@@ -108,16 +104,22 @@ def _offer(spec: Mechanism, users: int, error: float | None = None) -> Offer:
     )
 
 
-def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[Kind, int, int]]:
+def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, int]]:
     """Messages and bytes of each mechanism for a sum, without what only the error needs."""
-    unary: dict[str, Mechanism] = {
+    specs: dict[str, Mechanism] = {
         "rr-shuffle": RRShuffle(max_value=largest, randomise=Fraction(1, 2)),  # a bit for each unit at any p
         "geo-shuffle": calibrated("geo-shuffle", users, largest, epsilon),
         "sgdl-shuffle": shared(users, largest, epsilon),
+        "split-mix": calibrated("split-mix", users, largest, epsilon),
     }
-    found = {name: (Kind.EXACT, spec.messages_per_user, envelope_bytes(spec)) for name, spec in unary.items()}
-    split = split_and_mix(users, largest, epsilon)
-    return {**found, "split-and-mix": (split.kind, split.messages, split.size)}
+    return {name: (spec.messages_per_user, envelope_bytes(spec)) for name, spec in specs.items()}
+
+
+def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
+    """Messages of a split-mix user as certified, and by the formula of Balle et al. 2020 for as much security."""
+    spec = cast("SplitMix", calibrated("split-mix", users, largest, epsilon))
+    security = mixing_security(epsilon, DELTA, 1)
+    return spec.pieces, published_pieces(users, spec.modulus, security)
 
 
 def envelope_bytes(spec: Mechanism) -> int:
@@ -137,51 +139,3 @@ def sum_variance(spec: KRRHistogram) -> float:
 def central_error(rate: float) -> float:
     """Standard deviation of discrete Laplace noise with ε = `rate` per unit (S16)."""
     return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
-
-
-def split_and_mix(users: int, largest: int, epsilon: float) -> Offer:
-    """Split-and-mix (Ishai et al. 2006; Balle et al. 2020): each user splits value and noise share into m summands.
-
-    Printed: the number of messages is the papers' formula, and the mechanism is none of ours. Its error is that of the
-    central geometric mechanism, exactly, as the shares' noise adds up to one discrete Laplace number. With every node
-    corrupt each user's messages add up to value and share: ε_L of an unclamped share.
-    """
-    rate = epsilon / largest
-    messages, width = shares_needed(users, largest, epsilon)
-    geometry = Geometry(suite=DEFAULT_SUITE, hops=HOPS, messages_per_user=messages, symbol_bytes=-(-width // 8))
-    left = local_total(Fraction(math.floor(rate * GRAIN), GRAIN), users, largest)
-    return Offer(Kind.PRINTED, central_error(rate), messages, geometry.envelope_bytes, left)
-
-
-def shares_needed(users: int, largest: int, epsilon: float, delta: float = DELTA) -> tuple[int, int]:
-    """Messages m of each user, and bits of one, by Balle et al. 2020: m = ceil((2s + log2 q)/(log2 n - log2 e) + 2).
-
-    s is the least with (1 + e^ε) 2^-s <= δ. q is the least power of two above twice the largest sum, so that neither
-    the sum nor its noise wraps around.
-    """
-    security = math.log2((1 + math.exp(epsilon)) / delta)
-    width = (2 * users * largest).bit_length()
-    return math.ceil((2 * security + width) / (math.log2(users) - math.log2(math.e)) + 2), width
-
-
-def most_likely(counts: NDArray[np.float64], blanket: float) -> NDArray[np.float64]:
-    """Shares of most likelihood given k-RR reports: the end of iterative Bayesian updates (ElSalamouny et al. 2020).
-
-    The likelihood Σ c_s ln(γ/k + (1-γ) π_s) is concave; at its maximum π_s = max(0, c_s/λ - r), r = γ/(k(1-γ)), with λ
-    such that they add up to 1. The symbols that are kept are the most frequent ones.
-
-    Args:
-        counts: c, shape (runs, k), each row with at least one report.
-        blanket: γ, below 1.
-
-    Returns:
-        Shape (runs, k), rows add up to 1.
-    """
-    runs, symbols = counts.shape
-    ratio = blanket / symbols / (1 - blanket)
-    ordered = -np.sort(-counts, axis=1)
-    kept = np.arange(1, symbols + 1)
-    scale = np.cumsum(ordered, axis=1) / (1 + kept * ratio)
-    positive = ordered > ratio * scale
-    last = symbols - 1 - np.argmax(positive[:, ::-1], axis=1)
-    return np.asarray(np.maximum(counts / scale[np.arange(runs), last][:, None] - ratio, 0.0))

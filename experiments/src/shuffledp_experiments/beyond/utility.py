@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.postprocessing import most_likely_histogram, project
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic
 from shuffledp_experiments.beyond.plans import (
     HOPS,
     Offer,
     bits,
+    calibrated,
     central_error,
     krr,
-    most_likely,
     offers,
-    split_and_mix,
+    pieces,
     traffic,
 )
 from shuffledp_experiments.data import load
@@ -29,6 +30,8 @@ from shuffledp_privacy.central import gaussian_sigma
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from shuffledp_core.mechanisms import HadamardHistogram
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +46,7 @@ def _run_n3(work: Work) -> Found:
             for epsilon in work["ε"]:
                 settings = {"quantity": "sum", "k": largest, "n": users}
                 rows += [
-                    Row(name, offer.kind, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
+                    Row(name, Kind.EXACT, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
                     for name, offer in offers(users, largest, epsilon).items()
                 ]
     shares, note = _shares(work)
@@ -56,8 +59,7 @@ def _run_n3(work: Work) -> Found:
         notes=(
             note,
             f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: mean of {runs} runs",
-            "split-and-mix is printed: its error is that of the central mechanism, its guarantee the papers'",
-            "INV is matrix inversion put onto the simplex by cutting and scaling; IBU the likeliest shares, to which "
+            "INV is matrix inversion and the nearest shares that are possible; IBU the likeliest shares, to which "
             "iterative Bayesian updates converge",
         ),
     )
@@ -95,9 +97,9 @@ def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> l
     estimates = {
         "local": inverted(locally, alone),
         "k-RR, INV": inverted(noisy, blanket),
-        "k-RR, IBU": most_likely(noisy.astype(np.float64), blanket),
-        "rr-shuffle": projected((each / users - flip) / (1 - 2 * flip)),
-        "central": projected((counts + added) / users),
+        "k-RR, IBU": most_likely_histogram(noisy, blanket / symbols, 1 - blanket) / users,
+        "rr-shuffle": project((each / users - flip) / (1 - 2 * flip), 1.0),
+        "central": project((counts + added) / users, 1.0),
     }
     settings = {"quantity": "histogram", "k": symbols, "n": users}
     rows = []
@@ -121,16 +123,9 @@ def krr_counts(
 
 
 def inverted(counts: NDArray[np.int64], blanket: float) -> Floats:
-    """Shares by matrix inversion, put onto the simplex; shape (runs, k)."""
+    """Shares by matrix inversion, and the nearest that are possible; shape (runs, k)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
-    return projected((shares - blanket / counts.shape[1]) / (1 - blanket))
-
-
-def projected(shares: Floats) -> Floats:
-    """Negative shares cut, the others scaled to add up to 1; even shares where nothing is left."""
-    cut = np.maximum(shares, 0.0)
-    total = cut.sum(axis=1, keepdims=True)
-    return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / shares.shape[1])
+    return project((shares - blanket / counts.shape[1]) / (1 - blanket), 1.0)
 
 
 def _draw_n3(found: Found) -> Figure:
@@ -171,7 +166,7 @@ def _style(names: list[str], name: str) -> dict[str, Any]:
         "sgdl-shuffle": {"lw": 5, "alpha": 0.35, "ms": 8},
         "k-RR, INV": {"color": "#cc79a7", "marker": "D"},
         "k-RR, IBU": {"color": "#8c6d31", "marker": "*", "ls": "--"},
-        "split-and-mix": {"color": drawing.COLOURS[Kind.PRINTED], "marker": "x", "ls": "", "ms": 7},
+        "split-mix": {"color": "#e69f00", "marker": "x", "ls": "", "ms": 7},
         "local": {"color": drawing.QUIET},
         "local, one bit": {"color": drawing.QUIET},
     }
@@ -201,13 +196,13 @@ def _run_n4(work: Work) -> Found:
             rows.append(Row("central", Kind.EXACT, "messages", 0, "error", found["central"].error, settings=settings))
             front = " < ".join(_front(sent))
             notes.append(f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}")
-    return Found(tuple(rows), notes=(*notes, "split-and-mix is printed: messages by the formula of Balle et al. 2020"))
+    return Found(tuple(rows), notes=tuple(notes))
 
 
 def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
     numbers = {"error": offer.error, "bytes": float(offer.size), _LEFT: offer.corrupted}
     return [
-        Row(f"{name}: {quantity}", offer.kind, "messages", offer.messages, quantity, value, settings=settings)
+        Row(f"{name}: {quantity}", Kind.EXACT, "messages", offer.messages, quantity, value, settings=settings)
         for quantity, value in numbers.items()
     ]
 
@@ -278,62 +273,97 @@ N4: Final = Entry(
 def _run_n12(work: Work) -> Found:
     users, epsilon = work["n"], work["ε"]
     flip = float(bits(users, epsilon).randomise) / 2
-    flat: dict[str, Callable[[int], float]] = {
-        "rr-shuffle for each bin": lambda _: math.sqrt(users * flip * (1 - flip)) / (1 - 2 * flip),
-        "Gaussian, central": lambda _: gaussian_sigma(math.sqrt(2), epsilon, DELTA),
-        "discrete Laplace, central": lambda _: central_error(epsilon / 2),
-        "k-RR": lambda symbols: _krr_error(users, symbols, epsilon),
-        "k-RR, no shuffler": lambda symbols: _error_of(users, symbols, float(epsilon0_to_blanket(epsilon, symbols))),
+    # By k and by how many hold the symbol.
+    errors: dict[str, Callable[[int, float], float]] = {
+        "rr-shuffle for each bin": lambda _, __: math.sqrt(users * flip * (1 - flip)) / (1 - 2 * flip),
+        "Gaussian, central": lambda _, __: gaussian_sigma(math.sqrt(2), epsilon, DELTA),
+        "discrete Laplace, central": lambda _, __: central_error(epsilon / 2),
+        "k-RR": lambda k, held: _krr_error(users, held, k, float(krr(users, k, epsilon).blanket)),
+        "hadamard-histogram": lambda k, held: _hadamard_error(users, held, k, epsilon),
+        "k-RR, no shuffler": lambda k, held: _krr_error(users, held, k, float(epsilon0_to_blanket(epsilon, k))),
     }
-    settings = {"n": users, "ε": epsilon}
     rows = [
-        Row(name, Kind.EXACT, "k", symbols, "standard error of a count (users)", error(symbols), settings=settings)
-        for name, error in flat.items()
-        for symbols in work["k"]
+        Row(
+            name,
+            Kind.EXACT,
+            "k",
+            k,
+            _COUNT,
+            max(error(k, share * users) for share in shares(k)),
+            settings={"n": users, "ε": epsilon, "of": of},
+        )
+        for of, shares in _HELD.items()
+        for name, error in errors.items()
+        for k in work["k"]
     ]
-    one = {row.x: row.y for row in rows if row.series == "k-RR"}
-    each = {row.x: row.y for row in rows if row.series == "rr-shuffle for each bin"}
-    better = [symbols for symbols in work["k"] if one[symbols] <= each[symbols]]
-    note = (
-        f"without a curator k-RR errs least at k = {', '.join(map(str, better))} of those drawn, with one "
-        "message; elsewhere rr-shuffle, with k"
-        if better
-        else "without a curator rr-shuffle errs least everywhere, with k messages in place of one"
-    )
-    return Found(tuple(rows), notes=(note, f"certified at (ε, δ = {DELTA:g}); users spread evenly over the bins"))
+    notes = [note for of in _HELD for note in _notes_n12([row for row in rows if row.settings["of"] == of], of)]
+    return Found(tuple(rows), notes=(*notes, f"certified at (ε, δ = {DELTA:g})"))
 
 
-def _krr_error(users: int, symbols: int, epsilon: float) -> float:
-    return _error_of(users, symbols, float(krr(users, symbols, epsilon).blanket))
+_COUNT: Final = "standard error of a count (users)"
+
+_HELD: Final[dict[str, Callable[[int], tuple[float, ...]]]] = {
+    "a symbol that one in k holds": lambda symbols: (1 / symbols,),
+    "the symbol that is counted worst": lambda _: (0.0, 1.0),
+}
+"""Shares of the users who hold the symbol, of which the worst counts. The variance is linear in the share, so an end is
+the worst: k-RR errs most where all hold it, Hadamard response where nobody does."""
 
 
-def _error_of(users: int, symbols: int, blanket: float) -> float:
-    """Of one of k equally frequent counts, by inversion."""
+def _notes_n12(rows: list[Row], of: str) -> list[str]:
+    """Which errs least without a curator, and from which k on Hadamard response errs less than k-RR."""
+    error = {(row.series, row.x): row.y for row in rows}
+    symbols = list(dict.fromkeys(int(row.x) for row in rows))
+    least: dict[str, list[str]] = {}
+    for k in symbols:
+        names = ("rr-shuffle for each bin", "k-RR", "hadamard-histogram")
+        least.setdefault(min(names, key=lambda name: error[name, k]), []).append(str(k))
+    words = "; ".join(f"{name} at k = {', '.join(where)}" for name, where in least.items())
+    last = max((k for k in symbols if error["hadamard-histogram", k] >= error["k-RR", k]), default=0)
+    better = [str(k) for k in symbols if k > last]
+    where = f"from k = {better[0]} on" if better else f"nowhere up to k = {symbols[-1]}"
+    ends = f"{error['hadamard-histogram', symbols[-1]]:.3g} against {error['k-RR', symbols[-1]]:.3g}"
+    return [
+        f"{of}: without a curator errs least {words}; rr-shuffle sends k messages, the others one",
+        f"{of}: of those with one message hadamard-histogram errs less than k-RR {where} ({ends} users at the last)",
+    ]
+
+
+def _krr_error(users: int, held: float, symbols: int, blanket: float) -> float:
+    """Of a count of `held` users by inversion: Bin(held, p) + Bin(n - held, q) reports name the symbol."""
     q = blanket / symbols
     p = 1 - blanket + q
-    held = users / symbols
     return math.sqrt(held * p * (1 - p) + (users - held) * q * (1 - q)) / (1 - blanket)
 
 
+def _hadamard_error(users: int, held: float, symbols: int, epsilon: float) -> float:
+    """The same, of indices in the symbol's half: p = 1 - γ/2 and q = 1/2 (K13)."""
+    spec = cast("HadamardHistogram", calibrated("hadamard-histogram", users, symbols - 1, epsilon))
+    p = 1 - float(spec.blanket) / 2
+    return math.sqrt(held * p * (1 - p) + (users - held) / 4) / (p - 0.5)
+
+
 def _draw_n12(found: Found) -> Figure:
-    figure, axes = drawing.panels(width=8.6, height=5.2)
-    each = axes[0, 0]
-    for index, name in enumerate(dict.fromkeys(row.series for row in found.rows)):
-        drawing.line(each, found, name, **drawing.cycled(index))
+    figure, axes = drawing.panels(1, len(_HELD), width=12, height=5.2, sharey=True)
+    for each, of in zip(axes[0], _HELD, strict=True):
+        rows = [row for row in found.rows if row.settings["of"] == of]
+        for index, name in enumerate(dict.fromkeys(row.series for row in rows)):
+            drawing.line(each, rows, name, **drawing.cycled(index))
+        each.set_title(of, fontsize=10)
+        each.set_xlabel("symbols k")
+        logarithmic(each)
+    axes[0, 0].set_ylabel(_COUNT)
     settings = found.rows[0].settings
-    each.set_title(f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
-    each.set_xlabel("symbols k")
-    each.set_ylabel("standard error of a count (users)")
-    logarithmic(each)
+    figure.suptitle(f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
     drawing.legend_below(figure, columns=3)
     return figure
 
 
 N12: Final = Entry(
     id="n12", source="new", question="Which histogram errs least, by the number of its bins?",
-    parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)},
-    quick={"k": (2, 10, 100)},
-    run=_run_n12, draw=_draw_n12, seconds=4, seconds_quick=3,
+    parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)},
+    quick={"k": (2, 10, 1000)},
+    run=_run_n12, draw=_draw_n12, seconds=22, seconds_quick=7,
 )  # fmt: skip
 
 
@@ -342,23 +372,26 @@ def _run_n6(work: Work) -> Found:
     users, epsilon = work["n"], work["ε"]
     settings = {"n": users, "ε": epsilon}
     for largest in work["k"]:
-        for name, (kind, messages, size) in traffic(users, largest, epsilon).items():
+        for name, (messages, size) in traffic(users, largest, epsilon).items():
             rows += [
-                Row(f"{name}: {quantity}", kind, "k", largest, quantity, float(value), settings=settings)
+                Row(f"{name}: {quantity}", Kind.EXACT, "k", largest, quantity, float(value), settings=settings)
                 for quantity, value in (("messages", messages), ("bytes", size))
             ]
-    split = {row.x: row.y for row in rows if row.series == "split-and-mix: messages"}
+    split = {row.x: row.y for row in rows if row.series == "split-mix: messages"}
     unary = {row.x: row.y for row in rows if row.series == "rr-shuffle: messages"}
     fewer = [largest for largest in work["k"] if split[largest] < unary[largest]]
     words = f"from k = {fewer[0]} on" if fewer else "nowhere here"
     notes = [
-        f"split-and-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
-        + ", ".join(
-            f"{split_and_mix(n, work['k'][-1], epsilon).messages} at n = {n:,}" for n in (10**3, 10**4, 10**5, 10**6)
-        ),
+        f"split-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
+        + ", ".join(_pieces(n, work["k"][-1], epsilon) for n in (10**3, 10**4, 10**5, 10**6)),
         "all of the time goes into onions, so it follows the messages",
     ]
     return Found(tuple(rows), notes=tuple(notes))
+
+
+def _pieces(users: int, largest: int, epsilon: float) -> str:
+    certified, printed = pieces(users, largest, epsilon)
+    return f"{certified} at n = {users:,} (by the formula of Balle et al. 2020: {printed})"
 
 
 def _draw_n6(found: Found) -> Figure:
@@ -366,18 +399,12 @@ def _draw_n6(found: Found) -> Figure:
     names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows))
     for each, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
         for name in names:
-            style = drawing.cycled(names.index(name))
-            if name == "split-and-mix":
-                style |= {"color": drawing.COLOURS[Kind.PRINTED]}
-            drawing.line(each, found, f"{name}: {quantity}", label=name, **style)
+            drawing.line(each, found, f"{name}: {quantity}", label=name, **drawing.cycled(names.index(name)))
         each.set_xlabel("largest value k")
         each.set_ylabel(f"{quantity} per user")
         logarithmic(each)
     settings = found.rows[0].settings
-    figure.suptitle(
-        f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, "
-        f"n = {settings['n']:,} (split-and-mix: printed)"
-    )
+    figure.suptitle(f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
     drawing.legend_below(figure)
     return figure
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from shuffledp.commands.options import Format, OutputFormat, TotalDelta, whole
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from shuffledp.composed import Composition
 
 
 def compose(
@@ -34,6 +29,7 @@ def compose(
     """Composes rounds on the same people: signed certificates, checked first, or rounds that are only planned."""
     from shuffledp.commands import files as documents
     from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.commands.tables import basis_of, rows_table
     from shuffledp.composed import compose as compose_plans
     from shuffledp.progress import working
 
@@ -44,27 +40,5 @@ def compose(
     if output is OutputFormat.JSON:
         print_json(found.to_dict())
     else:
-        print_rich(*_tables(found))
-
-
-def _tables(found: Composition) -> tuple[Table, str, Table]:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(
-        title=f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same people",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_header=False,
-        pad_edge=False,
-    )
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
-    for row in found.rows():
-        table.add_row(*row)
-    reasons = Table.grid(padding=(0, 1))
-    for line in found.basis:
-        reasons.add_row("-", escape(line))
-    return table, "[cyan]What this rests on[/cyan]", reasons
+        rounds = f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same people"
+        print_rich(rows_table(rounds, found.rows()), *basis_of(found.basis))

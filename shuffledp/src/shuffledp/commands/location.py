@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def location(
@@ -35,19 +32,23 @@ def location(
     """The middle of where people are, by two rounds with metric privacy: one for columns, one for rows of a map."""
     from shuffledp.columns import load_points
     from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.commands.tables import rows_table
     from shuffledp.location import Grid, plan_location, simulate_location
     from shuffledp.progress import working
+    from shuffledp_privacy.bounds import Setting
 
     if plot is not None:
         from shuffledp.drawing import check_plot
 
         check_plot(plot)
     grid = Grid(*_edges(box), side)
+    honest = users - users // 20 if honest is None else honest
+    Setting(users, honest)  # refuses what no round can have, before so many points are drawn
     points = load_points(data, users=users)
     with working("calibrating both rounds"):
         plan = plan_location(
             grid, radius=radius, epsilon=epsilon, delta=delta, users=users,
-            honest=users - users // 20 if honest is None else honest, mechanism=mechanism,
+            honest=honest, mechanism=mechanism,
         )  # fmt: skip
     with working("simulating"):
         found = simulate_location(plan, points, seed)
@@ -58,7 +59,8 @@ def location(
     if output is OutputFormat.JSON:
         print_json(found.to_dict())
         return
-    print_rich(_table("the two rounds", plan.table()), _table(f"{users:,} simulated users", found.table()))
+    tables = {"the two rounds": plan.table(), f"{users:,} simulated users": found.table()}
+    print_rich(*(rows_table(title, rows, justify="left") for title, rows in tables.items()))
     if found.outside:
         typer.echo(f"{found.outside:,} points outside the map went to its nearest square")
     if plot is not None:
@@ -71,16 +73,3 @@ def _edges(box: str) -> tuple[float, float, float, float]:
     except ValueError as error:
         raise typer.BadParameter(f"{box!r} is not four degrees south,west,north,east", param_hint="--box") from error
     return south, west, north, east
-
-
-def _table(title: str, rows: list[tuple[str, str, str]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
-    for row in rows:
-        table.add_row(*row)
-    return table

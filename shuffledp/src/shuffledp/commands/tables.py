@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -22,39 +23,35 @@ def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
     """Both sides of the truth, what the paper prints, what is left without a shuffler, what it costs, and why."""
     asked = found.plan
     settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
-    table = Table(
-        title=f"[bold]{asked.kind}[/bold]: {escape(settings)}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_header=False,
-        pad_edge=False,
-    )
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
+    table = rows_table(f"[bold]{asked.kind}[/bold]: {escape(settings)}")
     _add_guarantee(table, found)
     _add_local(table, found)
     _add_cost(table, found)
+    return table, *basis_of(line for line in found.basis if not line.startswith(PUBLISHED))
+
+
+def rows_table(title: str, rows: Iterable[tuple[str, str, str]] = (), *, justify: JustifyMethod = "right") -> Table:
+    """A table of name, value and remark without a header; `justify` is the value's."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify=justify, no_wrap=True)
+    table.add_column(style="dim")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
+    """What a number rests on, under a heading."""
     reasons = Table.grid(padding=(0, 1))
-    for line in (line for line in found.basis if not line.startswith(PUBLISHED)):
+    for line in lines:
         reasons.add_row("-", escape(line))
-    return table, "[cyan]What this rests on[/cyan]", reasons
+    return "[cyan]What this rests on[/cyan]", reasons
 
 
 def view_tables(said: View) -> tuple[RenderableType, ...]:
     """The guarantee in other words, number by number, and what it rests on."""
-    table = Table(
-        title=f"[bold]{said.name}[/bold]",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_header=False,
-        pad_edge=False,
-    )
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
-    for row in said.rows():
-        table.add_row(*row)
+    table = rows_table(f"[bold]{said.name}[/bold]", said.rows())
     return table, *(f"- {escape(line)}" for line in said.basis)
 
 
