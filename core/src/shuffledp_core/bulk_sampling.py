@@ -1,9 +1,10 @@
 """The exact samplers of `sampling`, for whole arrays of users at once: the same laws, by whole numbers alone.
 
 For simulated users, audits and experiments; a device draws its one value by `sampling`. Every law is proved in its
-docstring from two exact draws, `RandomArrays.below` and `.bernoulli`. All users take a step of the algorithm
-together, and those who have finished leave: their number of steps depends on their own draws alone, so that users stay
-independent. Arrays are of 64-bit integers that cannot wrap around: what would not fit is computed in Python's integers.
+docstring from the exact draws of `RandomArrays`. Values are runs, or the proposals that were kept, of a stream of
+independent draws in its order (`_kept`); or all users take a step together, and those who have finished leave. Either
+way no draw serves two of them, so that they are independent. Arrays are of 64-bit integers that cannot wrap around:
+what would not fit is computed in Python's integers.
 
 Sources: as `sampling`.
 """
@@ -83,7 +84,7 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     parts = zip(low.tolist(), high.tolist(), strict=True)
     found = [(one + scale * other) // epsilon.numerator for one, other in parts]
     if max(found, default=0) > MOST:
-        raise OverflowError("noise of more than 62 bits: not even expected once; draw again")
+        raise OverflowError("noise of more than 62 bits, which has probability exp(-2^22): draw again")
     return np.array(found, dtype=np.int64)
 
 
@@ -139,7 +140,11 @@ def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> In
 
 
 def _kept(count: int, proposed: Callable[[int], Integers]) -> Integers:
-    """The first `count` that are kept of a stream of independent proposals: of `size` ones, those that were kept."""
+    """The first `count` that are kept of a stream of independent proposals, in its order.
+
+    `proposed(size)` draws so many more and returns those that are kept. No more are proposed than are missing, so that
+    none is kept and dropped.
+    """
     found, missing = [np.zeros(0, dtype=np.int64)], count
     while missing:
         found.append(proposed(missing))

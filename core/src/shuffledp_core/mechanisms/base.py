@@ -339,8 +339,9 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
         if self.noise_rate < LEAST_EPSILON:
             return super().sample_all(values, arrays)
-        ones = values + self.noise_all(values.size, arrays) + self.padding
-        return np.minimum(np.maximum(ones, 0), self.messages_per_user)
+        noisy = values + self.noise_all(values.size, arrays) + self.padding
+        ones: NDArray[np.int64] = np.clip(noisy, 0, self.messages_per_user)
+        return ones
 
     @property
     def bias(self) -> float:
