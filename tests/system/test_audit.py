@@ -290,6 +290,8 @@ def test_the_command_ends_with_1_and_says_so_when_a_claim_is_broken(
         ("rr-shuffle --quick", 500_000),
         ("rr-shuffle", 10_000_000),
         ("rr-shuffle --one-by-one", 1_000_000),
+        ("krr-histogram --symbols 64", 2**20),
+        ("krr-histogram --symbols 64 --trials 7", 7),
         ("rr-shuffle --through-mixnet --quick", 4),
     ],
 )

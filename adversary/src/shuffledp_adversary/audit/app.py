@@ -64,8 +64,8 @@ Trials = Annotated[
     typer.Option(
         parser=whole,
         metavar="INTEGER",
-        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, one by one {TRIALS // SLOWER:,}, through the "
-        f"mixnet {MIXNET_TRIALS}.",
+        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, one by one "
+        f"{TRIALS // SLOWER:,}, through the mixnet {MIXNET_TRIALS}.",
     ),
 ]
 Confidence = Annotated[
@@ -149,8 +149,9 @@ for _kind, _spec in MECHANISMS.items():
 
 
 def _run(asked: Question, look: Look, distance: int | None = None) -> None:
-    from shuffledp_adversary.audit.audit import Effort
+    from shuffledp_adversary.audit.audit import Effort, spec_of
     from shuffledp_adversary.audit.command import run_audit_command
+    from shuffledp_adversary.audit.sampling import usual_trials
 
     if look.quick and look.trials is not None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
@@ -159,6 +160,6 @@ def _run(asked: Question, look: Look, distance: int | None = None) -> None:
     default = MIXNET_TRIALS if look.through_mixnet else TRIALS // SLOWER if look.one_by_one else TRIALS
     if look.quick:
         default = max(FEWEST_QUICK, default // QUICK)
-    trials = default if look.trials is None else look.trials
+    trials = usual_trials(spec_of(asked), default) if look.trials is None else look.trials
     effort = Effort(trials, look.confidence, distance, look.values, look.local, look.one_by_one)
     run_audit_command(asked, effort, through_mixnet=look.through_mixnet, output=look.output)

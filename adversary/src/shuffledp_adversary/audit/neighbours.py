@@ -93,7 +93,7 @@ def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArr
         rows, place = np.unique(np.concatenate(counts), axis=0, return_inverse=True)
         return rows, place.ravel()
     digits = base ** np.arange(width, dtype=np.int64)
-    present, place = numbered(np.concatenate([rows[:, 1:] @ digits for rows in counts]))
+    present, place = numbered(np.concatenate([one[:, 1:] @ digits for one in counts]))
     # Any trial of an outcome stands for all of them.
     last = np.zeros(len(present), dtype=np.int64)
     last[place] = np.arange(len(place))
