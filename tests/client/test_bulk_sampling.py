@@ -122,8 +122,8 @@ def test_words_are_accepted_to_the_largest_multiple_of_the_bound(
     bound: int, width: int, accepted: int, refused: int
 ) -> None:
     words = np.array([accepted, refused, 2 ** (8 * width) - 1], dtype=f"u{width}")
-    again = np.array([accepted, bound + 1], dtype=f"u{width}")
-    drawn = RandomArrays(source_of(words.tobytes(), again.tobytes())).below(bound, 3)
+    again, last = np.array([accepted, refused], dtype=f"u{width}"), np.array([bound + 1], dtype=f"u{width}")
+    drawn = RandomArrays(source_of(words.tobytes(), again.tobytes(), last.tobytes())).below(bound, 3)
     assert drawn.tolist() == [bound - 1, bound - 1, 1]
 
 
