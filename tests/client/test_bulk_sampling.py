@@ -153,6 +153,12 @@ def test_a_coin_is_true_below_its_probability_digit_by_digit(probability: Fracti
     assert second.sum() == ((probability * 256 - tied) * 256 // 1 if tied < 256 else 256)
 
 
+def test_coins_that_are_tied_twice_keep_their_places() -> None:
+    """The digits of 1/3 are 0x55 for ever; the second coin is decided by its second digit, the third by its third."""
+    source = source_of(b"\x00\x55\x55", b"\x00\x55", b"\xff")
+    assert RandomArrays(source).bernoulli(Fraction(1, 3), 3).tolist() == [True, True, False]
+
+
 @given(st.fractions(0, 1), st.integers(0, 40))
 def test_a_coin_is_the_comparison_of_two_numbers(probability: Fraction, shift: int) -> None:
     """U at the probability and near it, on either side, with 48 digits and zeros for ever."""
