@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, shuffling, submissions
+from bench import accounting, audit, mixing, rounds, samplers, shuffling, submissions
 from bench.machine import machine
 
 PARTS = {
@@ -14,6 +14,7 @@ PARTS = {
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,
+    "samplers": samplers.run,
     "audit": audit.run,
 }
 

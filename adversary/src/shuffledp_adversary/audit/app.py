@@ -26,7 +26,7 @@ from shuffledp.commands.options import (
     whole,
 )
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import MECHANISMS, Answers, SGDLShuffle, Spec, SplitMix
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Spec
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ audit_app = typer.Typer(
     no_args_is_help=True,
 )
 
-TRIALS: Final = 1_000_000
-"""On each dataset, in process, 8 reports each: 16 million reports by default."""
+TRIALS: Final = 10_000_000
+"""On each dataset, in process, 8 reports each: 160 million reports by default."""
 
-DEAR: Final[dict[str, int]] = {SGDLShuffle.kind: 500_000, SplitMix.kind: 500_000}
-"""The same for mechanisms whose draws take longer."""
+SLOWER: Final = 10
+"""`--one-by-one` takes so many times fewer."""
 
 QUICK: Final = 20
 """`--quick` takes so many times fewer."""
@@ -64,8 +64,8 @@ Trials = Annotated[
     typer.Option(
         parser=whole,
         metavar="INTEGER",
-        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, "
-        f"{''.join(f'for {kind} {trials:,}, ' for kind, trials in DEAR.items())}through the mixnet {MIXNET_TRIALS}.",
+        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, one by one "
+        f"{TRIALS // SLOWER:,}, through the mixnet {MIXNET_TRIALS}.",
     ),
 ]
 Confidence = Annotated[
@@ -80,6 +80,12 @@ Values = Annotated[
 ]
 Local = Annotated[bool, typer.Option("--local", help="Audit one user's own messages against ε_L: every node corrupt.")]
 Quick = Annotated[bool, typer.Option("--quick", help=f"1/{QUICK} of the trials, for a first look at a wider interval.")]
+OneByOne = Annotated[
+    bool,
+    typer.Option(
+        "--one-by-one", help="Draw by the clients' own code, a value at a time, instead of in bulk by the same law."
+    ),
+]
 ThroughMixnet = Annotated[
     bool, typer.Option("--through-mixnet", help="A few rounds over real processes, by what they publish.")
 ]
@@ -114,6 +120,7 @@ class Look:
     confidence: Confidence = 0.95
     values: Values = None
     local: Local = False
+    one_by_one: OneByOne = False
     through_mixnet: ThroughMixnet = False
     output: Format = OutputFormat.TEXT
 
@@ -142,14 +149,17 @@ for _kind, _spec in MECHANISMS.items():
 
 
 def _run(asked: Question, look: Look, distance: int | None = None) -> None:
-    from shuffledp_adversary.audit.audit import Effort
+    from shuffledp_adversary.audit.audit import Effort, spec_of
     from shuffledp_adversary.audit.command import run_audit_command
+    from shuffledp_adversary.audit.sampling import usual_trials
 
     if look.quick and look.trials is not None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
-    default = MIXNET_TRIALS if look.through_mixnet else DEAR.get(asked.kind, TRIALS)
+    if look.through_mixnet and look.one_by_one:
+        raise UsageError("through the mixnet real clients draw anyway; leave out --one-by-one")
+    default = MIXNET_TRIALS if look.through_mixnet else TRIALS // SLOWER if look.one_by_one else TRIALS
     if look.quick:
         default = max(FEWEST_QUICK, default // QUICK)
-    trials = default if look.trials is None else look.trials
-    effort = Effort(trials, look.confidence, distance, look.values, look.local)
+    trials = usual_trials(spec_of(asked), default) if look.trials is None else look.trials
+    effort = Effort(trials, look.confidence, distance, look.values, look.local, look.one_by_one)
     run_audit_command(asked, effort, through_mixnet=look.through_mixnet, output=look.output)

@@ -18,12 +18,12 @@ from typing import Any
 from shuffledp.commands.questions import Question
 from shuffledp.guarantees import Guarantee, guarantee_of
 from shuffledp_adversary.audit.neighbours import Neighbours, outcomes, worst_looking
-from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
+from shuffledp_adversary.audit.sampling import Sampler, one_by_one, shuffled_counts
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
 from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.mechanisms import Mechanism, Spec
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.randomisers import randomise
+from shuffledp_core.randomisers import randomise_in_bulk
 from shuffledp_sim.users.sealing import Progress
 
 
@@ -41,6 +41,7 @@ class Effort:
         distance: how far the value changes; None for as far as the question covers.
         values: the changed user's two values instead; None for 0 and the distance.
         local: look at one user's messages, as when every node is corrupt, and hold them against ε_L.
+        one_by_one: draw by the clients' own code, a value at a time, instead of in bulk by the same law.
     """
 
     trials: int
@@ -48,6 +49,7 @@ class Effort:
     distance: int | None = None
     values: tuple[int, int] | None = None
     local: bool = False
+    one_by_one: bool = False
 
     def __post_init__(self) -> None:
         if self.trials < 2:
@@ -155,7 +157,7 @@ def audit(
     effort: Effort,
     pool: ProcessPoolExecutor,
     *,
-    sampler: Sampler = randomise,
+    sampler: Sampler | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Runs the trials in process and measures.
@@ -164,7 +166,7 @@ def audit(
         asked: about one of the mechanisms that clients run, one round, all users honest.
         effort: trials, confidence and datasets.
         pool: where the sampler runs.
-        sampler: the client's own; another one only to see whether the audit notices.
+        sampler: None for what the effort says; another one only to see whether the audit notices.
         progress: told about trials.
 
     Raises:
@@ -176,9 +178,12 @@ def audit(
     if effort.local:
         claimed, claim, delta = found.corrupted, "the local guarantee, ε_L", found.corrupted_delta
     pair = neighbours_of(asked, effort, users=1 if effort.local else asked.setting.users)
+    sampler = sampler or (one_by_one if effort.one_by_one else randomise_in_bulk)
     counts = shuffled_counts(spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress)
     bound = epsilon_bound(*outcomes(spec, pair, counts), delta, effort.confidence)
-    return AuditReport(found, pair, bound, claimed, claim, time.perf_counter() - began, effort.local, asked.notes)
+    drawn = "by the clients' own code" if effort.one_by_one else "in bulk, by the law of the clients' code"
+    seconds = time.perf_counter() - began
+    return AuditReport(found, pair, bound, claimed, claim, seconds, effort.local, (f"drawn {drawn}", *asked.notes))
 
 
 def spec_of(asked: Question) -> Mechanism:

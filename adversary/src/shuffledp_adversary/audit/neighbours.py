@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_adversary.audit.sampling import Dataset
+from shuffledp_adversary.evidence import numbered
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import Answers, Mechanism
@@ -67,7 +68,7 @@ def outcomes(
         pair: on which datasets.
         counts: of both, each of shape (trials, spec.cells).
     """
-    rows, place = _distinct(np.concatenate(counts))
+    rows, place = _distinct(counts)
     answers = np.array([estimate(spec, row, pair.users).values for row in rows])
     codes = ranked(answers, pair)[place]
     return codes[: len(counts[0])], codes[len(counts[0]) :]
@@ -84,13 +85,18 @@ def ranked(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
     return codes.ravel().astype(np.int64)
 
 
-def _distinct(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """The different rows, and which of them each row is. Rows have one sum, so that the first count is redundant."""
-    base, width = int(counts[0].sum()) + 1, counts.shape[1] - 1
+def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different rows of both, and which of them each row is. Rows have one sum: the first count is redundant."""
+    base, width = int(counts[0][0].sum()) + 1, counts[0].shape[1] - 1
     # A row is written as one number, with the counts as digits below `base`: one-to-one while it fits into 63 bits.
     if base**width >= 2**63:
-        rows, place = np.unique(counts, axis=0, return_inverse=True)
+        rows, place = np.unique(np.concatenate(counts), axis=0, return_inverse=True)
         return rows, place.ravel()
-    keys = counts[:, 1:] @ (base ** np.arange(width, dtype=np.int64))  # one number a row: sorted 20 times faster
-    _, index, place = np.unique(keys, return_index=True, return_inverse=True)
-    return counts[index], place.ravel()
+    digits = base ** np.arange(width, dtype=np.int64)
+    present, place = numbered(np.concatenate([one[:, 1:] @ digits for one in counts]))
+    # Any trial of an outcome stands for all of them.
+    last = np.zeros(len(present), dtype=np.int64)
+    last[place] = np.arange(len(place))
+    first, second = counts
+    rows = np.where((last < len(first))[:, np.newaxis], first[last % len(first)], second[last % len(second)])
+    return rows, place

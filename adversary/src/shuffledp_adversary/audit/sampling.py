@@ -1,9 +1,9 @@
-"""Many rounds in process: the client's own sampler for every user of every trial, spread over all cores.
+"""Many rounds in process: the exact sampler for every user of every trial, spread over all cores.
 
-Nothing is resampled and nothing is drawn twice: each trial costs one call of the sampler for each user, on the
-operating system's randomness. What is kept of a trial are the counts of its symbols, which is all that an honest
-shuffler leaves of it; of split values their sum, and that no more is left of them is proved and enumerated elsewhere
-(docs/accounting.md, Proposition S19).
+Nothing is resampled and nothing is drawn twice: each trial costs one draw for each user, on the operating system's
+randomness, in bulk or, where the clients' own code is asked for, by that, one value at a time. What is kept of a trial
+are the counts of its symbols, which is all that an honest shuffler leaves of it; of split values their sum, and that no
+more is left of them is proved and enumerated elsewhere (docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
@@ -12,29 +12,32 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.random_arrays import RandomArrays
+from shuffledp_core.randomisers import randomise, randomise_in_bulk
 from shuffledp_sim.users.sealing import Progress, run_chunks
 
-Sampler: TypeAlias = Callable[[Mechanism, int, RandomIntegers], int]
-"""(spec, value, integers) -> answer, as `shuffledp_core.randomisers.randomise`. A module's own function: workers
-look it up by name."""
+Sampler: TypeAlias = Callable[[Mechanism, NDArray[np.int64], RandomArrays], NDArray[np.int64]]
+"""(spec, values, arrays) -> answers, as `shuffledp_core.randomisers.randomise_in_bulk`. A module's own function:
+workers look it up by name."""
 
 Dataset: TypeAlias = tuple[int, ...]
 """One value for each user."""
 
-_CALLS: Final = 100_000
-"""Calls of the sampler in one task of a worker, about half a second."""
+_DRAWS: Final = 250_000
+"""Reports in one task of a worker: some hundredths of a second in bulk, a second or two one by one."""
 
 _MOST_CELLS: Final = 2**28
 """Trials times symbols that are kept at once: 2 GiB."""
+
+_USUAL_CELLS: Final = 2**27
+"""The same for trials that nobody asked for."""
 
 
 def shuffled_counts(
@@ -43,7 +46,7 @@ def shuffled_counts(
     trials: int,
     pool: ProcessPoolExecutor,
     *,
-    sampler: Sampler = randomise,
+    sampler: Sampler = randomise_in_bulk,
     progress: Progress | None = None,
 ) -> list[NDArray[np.int64]]:
     """The counts of all symbols, for each dataset an array of shape (trials, spec.cells).
@@ -53,7 +56,7 @@ def shuffled_counts(
         datasets: values inside the spec's domain, at least one user each.
         trials: independent rounds on each dataset, at least 1.
         pool: where the sampler runs.
-        sampler: the client's; another one only to see whether an audit notices.
+        sampler: `one_by_one` for the clients' own code; another one only to see whether an audit notices.
         progress: told about trials of all datasets together.
 
     Raises:
@@ -69,18 +72,28 @@ def shuffled_counts(
         for size in row
     ]
     counts = iter(run_chunks(pool, chunks, progress))
-    return [np.concatenate(list(islice(counts, len(row)))) for row in sizes]
+    return [np.concatenate(list(islice(counts, len(row))), dtype=np.int64) for row in sizes]
+
+
+def usual_trials(spec: Mechanism, trials: int) -> int:
+    """So many trials on each of two datasets, or as many as their counts leave room for."""
+    return min(trials, max(1, _USUAL_CELLS // (2 * spec.cells)))
+
+
+def one_by_one(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+    """The clients' own `randomise`, called for each value: a `Sampler` that takes twenty times as long and more."""
+    answers = (randomise(spec, value, arrays.single) for value in values.ravel().tolist())
+    return np.fromiter(answers, dtype=np.int64, count=values.size).reshape(values.shape)
 
 
 def _chunks(trials: int, users: int) -> list[int]:
-    size = max(1, _CALLS // users)
+    size = max(1, _DRAWS // users)
     whole, rest = divmod(trials, size)
     return [size] * whole + ([rest] if rest else [])
 
 
-def _run(spec: Mechanism, values: Dataset, trials: int, sampler: Sampler) -> NDArray[np.int64]:
-    """One task in a worker; every task has a source of randomness of its own."""
-    integers = RandomIntegers()
-    calls = (sampler(spec, value, integers) for _ in range(trials) for value in values)
-    answers = np.fromiter(calls, dtype=np.int64, count=trials * len(values)).reshape(trials, len(values))
-    return spec.count(answers)
+def _run(spec: Mechanism, values: Dataset, trials: int, sampler: Sampler) -> NDArray[np.integer[Any]]:
+    """One task in a worker, in narrow words; every task has a source of randomness of its own."""
+    held = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
+    counts = spec.count(sampler(spec, held, RandomArrays()))
+    return counts.astype(np.min_scalar_type(int(counts.max())))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 MAX_DOMAIN = 2**31 - 1
 """Largest domain or value a spec may name: symbols are written in at most four bytes."""
@@ -64,6 +65,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     least_size: ClassVar[int]
     bears_losses: ClassVar[bool] = True
 
+    def __init_subclass__(cls) -> None:
+        # Another law for one user, and the inherited one for all of them, would be two mechanisms of one name.
+        if "sample" in vars(cls) and "sample_all" not in vars(cls):
+            cls.sample_all = Spec.sample_all  # type: ignore[method-assign]
+
     @classmethod
     def size_for(cls, max_value: int) -> int:
         """The size, as a round's plan states it, for values {0..max_value}."""
@@ -97,6 +103,16 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The answer of a user who holds `value`, inside the domain: the law that is certified, and no other."""
         raise NotImplementedError
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The answers of many users, shape (users,), each independently by the law of `sample`.
+
+        Here one by one, so that a mechanism needs no more than `sample`; ours do it by whole arrays.
+        """
+        import numpy as np
+
+        answers = (self.sample(value, arrays.single) for value in values.tolist())
+        return np.fromiter(answers, dtype=np.int64, count=values.size)
 
     def encode(self, answer: int) -> Sequence[int]:
         """The m symbols that say `answer`. Their order is lost in the shuffle and must tell nothing before it."""
@@ -280,6 +296,11 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
     if TYPE_CHECKING:  # a field here would change the order of the fields, which is that of the JSON
         padding: int
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "noise" in vars(cls) and "noise_all" not in vars(cls):
+            cls.noise_all = PaddedSpec.noise_all  # type: ignore[method-assign]
+
     @property
     def noise_rate(self) -> Fraction:
         """ε of the noise, nats per unit: φ = exp(-ε)."""
@@ -294,6 +315,12 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         """One user's noise N."""
         raise NotImplementedError
 
+    def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
+        """The noises of so many users, shape (users,), each independently by the law of `noise`; here one by one."""
+        import numpy as np
+
+        return np.fromiter((self.noise(arrays.single) for _ in range(users)), dtype=np.int64, count=users)
+
     @property
     def messages_per_user(self) -> int:
         """k + 2c bits."""
@@ -303,6 +330,18 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         """The number of ones: value, noise and padding, clamped to the bits that there are."""
         # The number of messages is fixed and public: one that followed the noise would show whose noise was large.
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays; noise that may be too large for machine words, one by one."""
+        import numpy as np
+
+        from shuffledp_core.bulk_sampling import LEAST_EPSILON
+
+        if self.noise_rate < LEAST_EPSILON:
+            return super().sample_all(values, arrays)
+        noisy = values + self.noise_all(values.size, arrays) + self.padding
+        ones: NDArray[np.int64] = np.clip(noisy, 0, self.messages_per_user)
+        return ones
 
     @property
     def bias(self) -> float:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import discrete_laplace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.random_arrays import RandomArrays
 
 
 class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
@@ -42,3 +48,9 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
     def noise(self, integers: RandomIntegers) -> int:
         """One discrete Laplace noise."""
         return discrete_laplace(self.epsilon_geo, integers)
+
+    def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays."""
+        from shuffledp_core import bulk_sampling
+
+        return bulk_sampling.discrete_laplace(self.epsilon_geo, users, arrays)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 MOST_SYMBOLS = 2**20 - 1
 """Most symbols: a table of counts has an entry for each of up to twice as many indices."""
@@ -58,6 +59,18 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         free = integers.below(self.alphabet // 2)
         index = free >> place << (place + 1) | free & ((1 << place) - 1)
         return index | ((index & row).bit_count() & 1) << place
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays: any index, turned at one bit of the row's number where it must lie in the other half.
+
+        Turning that bit maps the one half of the indices onto the other, so that what is uniform stays so.
+        """
+        import numpy as np
+
+        index, row = arrays.below(self.alphabet, values.size), values + 1
+        outside = (np.bitwise_count(index & row) & 1).astype(np.bool_)
+        turned = outside & ~arrays.bernoulli(self.blanket, values.size)
+        return np.where(turned, index ^ (row & -row), index)
 
     def encode(self, answer: int) -> Sequence[int]:
         """The answer itself."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 
 class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"):
@@ -43,6 +44,12 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         """A symbol: any with probability γ, else the true one."""
         # Uniform over all symbols, the true one included: what blankets the others must not depend on the value (K1).
         return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays."""
+        answers, blanket = values.copy(), arrays.bernoulli(self.blanket, values.size)
+        answers[blanket] = arrays.below(self.symbols, int(blanket.sum()))
+        return answers
 
     def encode(self, answer: int) -> Sequence[int]:
         """The answer itself."""

@@ -11,7 +11,11 @@ from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 
 class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
@@ -39,6 +43,14 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         if bernoulli(self.randomise, integers):
             return integers.below(2)
         return int(integers.below(self.max_value) < value)
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays; what a user has no use for is drawn and forgotten."""
+        import numpy as np
+
+        rounded = arrays.below(self.max_value, values.size) < values
+        coin = arrays.below(2, values.size)
+        return np.where(arrays.bernoulli(self.randomise, values.size), coin, rounded)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where p = 1."""

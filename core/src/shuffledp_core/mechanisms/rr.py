@@ -11,7 +11,11 @@ from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import binomial
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 
 class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
@@ -37,6 +41,13 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         """The count of ones is all that is kept: what remains after shuffling, and less than the certified bits."""
         flip = self.randomise / 2
         return value - binomial(value, flip, integers) + binomial(self.max_value - value, flip, integers)
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays."""
+        from shuffledp_core.bulk_sampling import binomial
+
+        flip = self.randomise / 2
+        return values - binomial(values, flip, arrays) + binomial(self.max_value - values, flip, arrays)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where p = 1."""

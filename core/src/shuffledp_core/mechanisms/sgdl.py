@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import sgdl
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.random_arrays import RandomArrays
 
 
 class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
@@ -44,3 +50,9 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
     def noise(self, integers: RandomIntegers) -> int:
         """One share."""
         return sgdl(self.noise_epsilon, self.shares, integers)
+
+    def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays."""
+        from shuffledp_core import bulk_sampling
+
+        return bulk_sampling.sgdl(self.noise_epsilon, self.shares, users, arrays)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
 
 MAX_MODULUS: Final = 2**31
 """Largest modulus: symbols are written in at most four bytes."""
@@ -76,6 +77,15 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The value with a share of noise, modulo q."""
         return (value + sgdl(self.noise_epsilon, self.shares, integers)) % self.modulus
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays; noise that may be too large for machine words, one by one."""
+        from shuffledp_core import bulk_sampling
+
+        if self.noise_epsilon < bulk_sampling.LEAST_EPSILON:
+            return super().sample_all(values, arrays)
+        noise = bulk_sampling.sgdl(self.noise_epsilon, self.shares, values.size, arrays)
+        return (values + noise) % self.modulus
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
         """m - 1 uniform numbers and what is missing to the answer, modulo q: uniform on all that add up to it."""

@@ -1,0 +1,149 @@
+"""The laws of all samplers, computed independently of them, and every choice of a single sampler, exhausted."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import TypeVar
+
+import mpmath
+import numpy as np
+from scipy.linalg import hadamard
+
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    OneBitShuffle,
+    RRShuffle,
+    SGDLShuffle,
+    SplitMix,
+)
+from shuffledp_core.randomness import RandomIntegers
+
+T = TypeVar("T")
+
+
+# Laws, by mpmath and convolution.
+
+
+def geometric_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    return {value: float((1 - ratio) * ratio**value) for value in range(top)}
+
+
+def laplace_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    return {value: float((1 - ratio) / (1 + ratio) * ratio ** abs(value)) for value in range(-top, top + 1)}
+
+
+def share_law(epsilon: Fraction, shares: int, top: int = 200) -> dict[int, float]:
+    ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+    beta = mpmath.mpf(1) / shares
+    return {
+        value: float(mpmath.binomial(value + beta - 1, value) * (1 - ratio) ** beta * ratio**value)
+        for value in range(top)
+    }
+
+
+def sgdl_law(epsilon: Fraction, shares: int, top: int = 200) -> dict[int, float]:
+    share = share_law(epsilon, shares, top)
+    return _convolved(share, {-value: chance for value, chance in share.items()})
+
+
+def _convolved(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    law: defaultdict[int, float] = defaultdict(float)
+    for (a, p), (b, q) in itertools.product(one.items(), other.items()):
+        law[a + b] += p * q
+    return law
+
+
+def binomial_law(trials: int, chance: Fraction) -> dict[int, float]:
+    return {
+        ones: float(mpmath.binomial(trials, ones)) * float(chance**ones * (1 - chance) ** (trials - ones))
+        for ones in range(trials + 1)
+    }
+
+
+def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
+    """What `randomise` should give, from the papers' definitions."""
+    if isinstance(spec, KRRHistogram):
+        other = float(spec.blanket) / spec.symbols
+        return {symbol: other + (1 - float(spec.blanket)) * (symbol == value) for symbol in range(spec.symbols)}
+    if isinstance(spec, HadamardHistogram):
+        rows = hadamard(spec.alphabet)
+        half = np.flatnonzero(rows[value + 1] == 1).tolist()
+        other = float(spec.blanket) / spec.alphabet
+        return {
+            index: other + (1 - float(spec.blanket)) / len(half) * (index in half) for index in range(spec.alphabet)
+        }
+    if isinstance(spec, OneBitShuffle):
+        one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
+        return {0: 1 - one, 1: one}
+    if isinstance(spec, RRShuffle):
+        flip = spec.randomise / 2
+        return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))
+    law: defaultdict[int, float] = defaultdict(float)
+    if isinstance(spec, SplitMix):
+        for size, chance in sgdl_law(spec.noise_epsilon, spec.shares).items():
+            law[(value + size) % spec.modulus] += chance
+        return law
+    assert isinstance(spec, GeoShuffle | SGDLShuffle)
+    noise = laplace_law(spec.epsilon_geo) if isinstance(spec, GeoShuffle) else sgdl_law(spec.noise_epsilon, spec.shares)
+    for size, chance in noise.items():
+        law[min(max(value + size + spec.padding, 0), spec.max_value + 2 * spec.padding)] += chance
+    return law
+
+
+# Exhausting all choices: a source of integers that walks the whole tree of outcomes.
+
+
+class _NeedsMoreError(Exception):
+    """The path asks for more than it holds."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+
+
+class _Path(RandomIntegers):
+    def __init__(self, choices: tuple[int, ...]) -> None:
+        super().__init__()
+        self._choices = iter(choices)
+
+    def below(self, bound: int) -> int:
+        if bound == 1:
+            return 0
+        for choice in self._choices:
+            return choice
+        raise _NeedsMoreError(bound)
+
+
+def exhausted(sampler: Callable[[RandomIntegers], T], smallest: Fraction) -> tuple[dict[T, Fraction], Fraction]:
+    """Exact probability of each outcome over all paths, and the mass of paths cut because they are below `smallest`."""
+    law: defaultdict[T, Fraction] = defaultdict(Fraction)
+    cut = Fraction(0)
+    waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    while waiting:
+        choices, chance = waiting.pop()
+        if chance < smallest:
+            cut += chance
+            continue
+        try:
+            law[sampler(_Path(choices))] += chance
+        except _NeedsMoreError as more:
+            waiting += [((*choices, choice), chance / more.bound) for choice in range(more.bound)]
+    return law, cut
+
+
+def assert_bracketed(
+    sampler: Callable[[RandomIntegers], int], law: Mapping[int, float], *, smallest: Fraction, undecided: float
+) -> None:
+    """Every probability lies between the mass that surely goes there and that plus what is undecided."""
+    exact, cut = exhausted(sampler, smallest)
+    assert float(cut) < undecided
+    for outcome, chance in law.items():
+        low = float(exact.get(outcome, Fraction(0)))
+        assert low - 1e-12 <= chance <= low + float(cut) + 1e-12, outcome
