@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
 from shuffledp.curves import Curve, curve_of
 from shuffledp.guarantees import Guarantee, number
 from shuffledp.notebook import check_installed
@@ -89,22 +90,16 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
 def draw_answer(axes: Axes, found: Answer) -> None:
     """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a histogram."""
     totals, truths = np.atleast_1d(found.total), np.atleast_1d(found.true_total)
-    places = np.arange(totals.size)
     low, high = np.atleast_2d(found.total_interval).T
-    middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
     if totals.size > 1:
-        axes.bar(places, truths, width=0.7, color=_QUIET, alpha=0.35, label="truth")
+        draw_bars(axes, [str(symbol) for symbol in range(totals.size)], totals, low, high, truths)
+        axes.set(xlabel="value", ylabel="users")
     else:  # a bar without its foot would mislead
-        axes.axhline(float(truths[0]), color=_QUIET, ls=":", label="truth")
-    axes.errorbar(
-        places, middle, yerr=half, fmt="none", ecolor=_CERTIFIED, elinewidth=2, capsize=3, label="95 % interval"
-    )
-    axes.plot(places, totals, "o", color=_CERTIFIED, ms=5, label="estimate")
-    axes.set_xlabel("symbol" if totals.size > 1 else "")
-    axes.set_ylabel("users" if totals.size > 1 else "sum")
-    if totals.size == 1:
-        axes.set_xticks([])
-        axes.set_ylim(*_around(np.concatenate((truths, totals, low, high))))
+        middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
+        axes.axhline(float(truths[0]), color=TRUTH, ls=":", label="truth")
+        axes.errorbar(0, middle, yerr=half, fmt="none", ecolor=ESTIMATE, elinewidth=2, capsize=3, label="95 % interval")
+        axes.plot(0, totals, "o", color=ESTIMATE, ms=5, label="estimate")
+        axes.set(ylabel="sum", xticks=[], ylim=_around(np.concatenate((truths, totals, low, high))))
     axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
     axes.legend(frameon=False, fontsize=9)
 
