@@ -17,6 +17,9 @@ TRUTH: Final = "#c25f0e"
 MOST_NAMES: Final = 24
 """Names below the bars of one picture; of more bars every second, fifth, tenth, ... has its own."""
 
+MOST_BARS: Final = 200
+"""Bars with gaps between them; beyond, a gap is thinner than a pixel, and each bar takes its time."""
+
 _LONGEST: Final = 18
 """Letters of a name."""
 
@@ -40,7 +43,11 @@ def draw_bars(
     """
     places = np.arange(len(labels))
     thin = len(labels) > 60
-    axes.bar(places, values, width=0.8, color=ESTIMATE, alpha=0.45, lw=0, label="estimate")
+    if len(labels) > MOST_BARS:
+        edges = np.arange(len(labels) + 1) - 0.5
+        axes.stairs(values, edges, fill=True, color=ESTIMATE, alpha=0.45, lw=0, label="estimate")
+    else:
+        axes.bar(places, values, width=0.8, color=ESTIMATE, alpha=0.45, lw=0, label="estimate")
     axes.vlines(places, lows, highs, color=ESTIMATE, lw=1.0 if thin else 1.8, label="95 % interval")
     if truths is not None:
         axes.hlines(truths, places - 0.4, places + 0.4, color=TRUTH, lw=1.8, label=truth)

@@ -66,7 +66,7 @@ def draw(found: Guarantee, file: Path) -> None:
 
 def legend_below(axes: Axes) -> None:
     """Adds the legend of the lines, below a picture of its own."""
-    figure_of(axes).legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure_of(axes).legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
 def save(axes: Axes, file: Path) -> None:
@@ -81,6 +81,7 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
     """Both sides of the truth, the published formula, the asked δ, and ε_L where it is near."""
     found = lines.guarantee
     _draw_bounds(axes, found, lines)
+    _draw_local(axes, lines)
     _draw_published(axes, lines)
     _mark_asked(axes, found, lines)
     _mark_local(axes, found, lines)
@@ -165,9 +166,17 @@ def _draw_bounds(axes: Axes, found: Guarantee, lines: Curve) -> None:
     upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
     rounds = found.plan.rounds
     attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
-    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified", zorder=4)
+    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified: never below the truth", zorder=4)
     axes.plot(lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5)
     axes.fill_between(lines.epsilons, lower, upper, color=_CERTIFIED, alpha=0.12, lw=0, label="the truth lies here")
+
+
+def _draw_local(axes: Axes, lines: Curve) -> None:
+    local = lines.local()
+    if local.size:
+        deltas = np.maximum(local, lines.floor / 10)
+        style = (0, (1, 1.5))
+        axes.plot(lines.epsilons, deltas, color=_QUIET, lw=1.8, ls=style, label="local only: no shuffler", zorder=2)
 
 
 def _draw_published(axes: Axes, lines: Curve) -> None:
@@ -175,7 +184,7 @@ def _draw_published(axes: Axes, lines: Curve) -> None:
         return
     epsilons, deltas = lines.published
     visible = bool(np.any((deltas >= lines.floor) & (epsilons <= lines.epsilons[-1])))
-    label = "published formula" if visible else "published: outside this picture"
+    label = "printed in the paper" if visible else "printed in the paper: outside this picture"
     deltas = np.maximum(deltas, lines.floor / 10)
     axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
 

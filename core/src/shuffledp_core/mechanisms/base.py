@@ -55,6 +55,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         metric: whether the distance of two values matters; where it does not, all changes are the same change.
         least_size: the smallest `size`.
         bears_losses: whether a lost message costs its share of the answer alone; False where the answer needs them all.
+        noise_alone: whether each user's noise is whole; False where it is made in shares, and absent users leave a gap.
     """
 
     kind: ClassVar[str]
@@ -63,6 +64,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     metric: ClassVar[bool]
     least_size: ClassVar[int]
     bears_losses: ClassVar[bool] = True
+    noise_alone: ClassVar[bool] = True
 
     @classmethod
     def size_for(cls, max_value: int) -> int:
