@@ -168,7 +168,7 @@ class FirstRound:
     @classmethod
     def of(cls, deployment: Composed) -> FirstRound:
         """Runs it, with all fleets."""
-        before = set((REPOSITORY / "out").glob("*"))
+        before = set((REPOSITORY / "out").glob("*[0-9a-f]"))
         printed = deployment.make("round")
-        (documents,) = set((REPOSITORY / "out").glob("*")) - before
+        (documents,) = set((REPOSITORY / "out").glob("*[0-9a-f]")) - before
         return cls(printed, documents, json.loads(json.loads((documents / "result.json").read_text())["body"]))

@@ -107,6 +107,43 @@ def test_advice_lists_every_mechanism_that_fits(shell: Shell) -> None:
     assert [row["messages_per_user"] for row in rows] == sorted(row["messages_per_user"] for row in rows)
 
 
+def test_one_row_of_each_kind_is_recommended_beside_what_trust_would_save(shell: Shell) -> None:
+    rows = shell.json(f"advise {TARGET} --max-value 6")
+    taken = {row["mechanism"]: row for row in rows if row["recommended"]}
+    assert {row["estimates"] for row in taken.values()} == {"sum", "count of one symbol"}
+    assert len(taken) == 2
+    for row in rows:
+        assert row["central"]["standard_error"] < row["local"]["standard_error"]
+        assert row["standard_error"] >= row["central"]["standard_error"] * 0.99
+        assert bool(row["warnings"]) <= bool(row["recommended"])
+    # Among the sums no row whose noise is made in shares, or that one lost message ends.
+    assert all(MECHANISMS[kind].noise_alone and MECHANISMS[kind].bears_losses for kind in taken)
+    counts = [row for row in rows if row["estimates"] != "sum"]
+    least = min(counts, key=lambda row: row["standard_error"])
+    assert [row for row in counts if row["recommended"]] == [least]
+
+
+def test_fifty_people_are_told_that_shuffling_gains_nothing(shell: Shell) -> None:
+    (row,) = [row for row in shell.json("advise --users 50 --symbols 4 --epsilon 3 --delta 1e-6") if row["recommended"]]
+    assert row["standard_error"] > 0.9 * row["local"]["standard_error"]
+    (words,) = row["warnings"]
+    assert "shuffling gains next to nothing" in words
+    assert f"ε_L = {row['corrupted']['epsilon']:.4g}" in words
+    many = shell.json("advise --users 5000 --symbols 4 --epsilon 1 --delta 1e-6")
+    assert not any(row["warnings"] for row in many)
+
+
+def test_an_error_beyond_the_people_is_called_that(shell: Shell) -> None:
+    line = "advise --users 20 --symbols 50 --epsilon 0.1 --delta 1e-6"
+    (row,) = [row for row in shell.json(line) if row["recommended"]]
+    assert row["standard_error"] > 10
+    assert any("no more than a guess of the middle" in words for words in row["warnings"])
+    code, out, _ = shell.run(line)
+    assert code == 0
+    assert "Note: the error" in out
+    assert "Sum of" not in out
+
+
 def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
     few = shell.json(f"advise {TARGET} --max-value 6 --max-messages 6")
     assert {row["mechanism"] for row in few} == {"krr-histogram", "hadamard-histogram", "one-bit-mean", "rr-shuffle"}
@@ -118,5 +155,18 @@ def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
 def test_people_get_a_table_of_all_mechanisms(shell: Shell) -> None:
     code, out, _ = shell.run(f"advise {TARGET} --max-value 6")
     assert code == 0
-    for word in ("krr-histogram", "sgdl-shuffle", "messages", "ε_L", "ε certified", "ε attained", "error"):
+    for word in (
+        "krr-histogram",
+        "sgdl-shuffle",
+        "messages",
+        "ε_L",
+        "ε certified",
+        "ε attained",
+        "error",
+        "no shuffler",
+        "trusted party",
+        "Histogram of 7 values",
+        "Sum of 0..6",
+        "Take krr-histogram",
+    ):
         assert word in out

@@ -55,8 +55,11 @@ def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
         assert words in done.stdout
-    (saved,) = (tmp_path / "out").glob("*/report.json")
-    assert json.loads(saved.read_text())["max_distance"] == 2
+    assert "out/latest" not in done.stdout  # a path that names the same round tomorrow
+    folder = (tmp_path / "out" / "latest").resolve()
+    assert f"Report to look at: out/{folder.name}/report.html" in done.stdout
+    assert json.loads((folder / "report.json").read_text())["max_distance"] == 2
+    assert "“mdvis”" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,34 @@ def test_a_file_that_is_no_table_of_whole_numbers_is_named_with_the_cause(
     assert ended == 2
     assert says in errors
     assert "None" not in errors
+
+
+def test_a_column_of_names_is_counted_by_name_in_the_order_of_the_alphabet(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("by\nfoot\n car\nfoot\ntram\n")
+    found = load_column(file, None, users=4, max_value=2, names=True)
+    assert (found.labels, found.values.tolist(), found.capped) == (("car", "foot", "tram"), [1, 0, 1, 2], 0)
+    with pytest.raises(UsageError, match="line 2: the column needs whole numbers"):
+        load_column(file, None, users=4, max_value=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("by\nfoot\ncar\ntram\n", "line 4: the column has more than 2 different answers; allow more with --max-value"),
+        ("by,x\nfoot,1\n,1\n", "line 3: a name has from 1 to 100 characters, not 0"),
+        (f"by\nfoot\n{'x' * 101}\n", "not 101"),
+        ("by\nfoot\nfoot\n", "everybody in column 'by'"),
+        ("by\n3\nfoot\n", "line 3: the column needs whole numbers"),
+    ],
+)
+def test_names_that_are_no_answers_are_refused(shuffledp: Shell, tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "people.csv").write_text(content)
+    code, _, errors = shuffledp("demo", "--mechanism", "krr-histogram", "--data", "people.csv", "--column", "by",
+                                "--max-value", "1", "--users", "4")  # fmt: skip
+    assert code == 2
+    assert says in errors
+    assert not (tmp_path / "out").exists()
 
 
 def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order() -> None:

@@ -26,8 +26,8 @@ from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.processes import LocalSystem
 
-SAVED = {"certificate.json", "plan-certificate.json", "manifest.json", "result.json", "report.json", "plot.png",
-         "roster.json", "root.pub"}  # fmt: skip
+SAVED = {"certificate.json", "plan-certificate.json", "manifest.json", "result.json", "report.json", "report.html",
+         "plot.png", "roster.json", "root.pub"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

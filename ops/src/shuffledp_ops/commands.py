@@ -70,3 +70,13 @@ def round_(
     except ValueError as error:
         raise UsageError(str(error)) from error
     run_round_command(keys, plan, out, as_json=output is OutputFormat.JSON)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a saved round.")] = Path("out/latest"),
+) -> None:
+    """Makes a saved round's page, report.html, again: from its signed documents, each of them verified."""
+    from shuffledp_ops.rounds.reporting import run_report_command
+
+    run_report_command(folder)

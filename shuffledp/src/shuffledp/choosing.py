@@ -9,6 +9,7 @@ from typing import Any
 from shuffledp.guarantees import number
 from shuffledp.notebook import data_frame, html_table
 from shuffledp.plans import Plan, exact
+from shuffledp.recommending import Recommendation, recommend
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_privacy.bounds import Setting
@@ -107,9 +108,15 @@ class Comparison:
     def __getitem__(self, index: int) -> Advice:
         return self.rows[index]
 
+    @property
+    def recommendations(self) -> tuple[Recommendation, ...]:
+        """For a histogram, and for a sum, where asked: which row to take, with local and central errors."""
+        return recommend(self.target, self.rows)
+
     def to_dict(self) -> list[dict[str, Any]]:
-        """The rows of `shuffledp advise --format json`."""
-        return [_row_to_dict(row) for row in self.rows]
+        """The rows of `shuffledp advise --format json`, in the order of `rows`."""
+        beside = {row.kind: found for found in self.recommendations for row in found.rows}
+        return [_row_to_dict(row) | _beside_to_dict(row, beside[row.kind]) for row in self.rows]
 
     def to_pandas(self) -> Any:
         """One row for each mechanism; raises `NotInstalledError` without pandas."""
@@ -167,6 +174,16 @@ def advise(
     """
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     return Comparison(target, tuple(advise_all(target, max_error, max_messages)))
+
+
+def _beside_to_dict(row: Advice, found: Recommendation) -> dict[str, Any]:
+    chosen = row is found.choice
+    return {
+        "local": {"standard_error": found.beside.local, "mechanism": found.beside.local_by},
+        "central": {"standard_error": found.beside.central, "mechanism": found.beside.central_by},
+        "recommended": found.reason if chosen else None,
+        "warnings": list(found.warnings) if chosen else [],
+    }
 
 
 def _row_to_dict(row: Advice) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Integer columns of CSV files as user values. Values stay in the simulator: it plays all users at once."""
+"""Columns of CSV files as user values: whole numbers, or names of answers. They stay in the simulator."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ DEFAULT_COLUMN: Final = "mdvis"
 MOST_BYTES: Final = 2**28
 """Largest file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may be endless."""
 
+LONGEST_NAME: Final = 100
+"""Characters of an answer's name; it stands below a bar."""
+
 DRAW_SEED: Final = 2026
 """Seed for users drawn from too few rows: they are the same ones each time, as rows taken in order are."""
 
@@ -35,15 +38,19 @@ class Column:
         values: shape (users,), int64, each in {0..max_value}.
         capped: number of values that were above max_value and now are max_value.
         drawn_from: number of rows from which all values were drawn with replacement; None: each user is a row.
+        labels: of a column of names: that of each value, 0..k, in the order of the alphabet; else empty.
     """
 
     name: str
     values: NDArray[np.int64]
     capped: int
     drawn_from: int | None = None
+    labels: tuple[str, ...] = ()
 
 
-def load_column(file: Path | None, name: str | None, *, users: int, max_value: int, draw: bool = False) -> Column:
+def load_column(
+    file: Path | None, name: str | None, *, users: int, max_value: int, draw: bool = False, names: bool = False
+) -> Column:
     """Loads the first `users` values of a column, capped at `max_value`.
 
     Args:
@@ -52,10 +59,14 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
         users: how many to take.
         max_value: values above it are set to it.
         draw: where there are fewer rows than users, draw all users with replacement instead of refusing.
+        names: take a column whose first entry is no number as one of names, of at most max_value + 1 answers. Who
+            simulates may read the list from the data; a deployment fixes it before anybody answers.
 
     Raises:
-        UsageError: no such file or column, too few rows, or a value that is no whole number from 0 up.
+        UsageError: no such file or column, too few rows, or a value that is no whole number from 0 up; of names, fewer
+            than two or too many, or one that is empty or too long.
     """
+    parse = _Parser(names=names, most=max_value + 1)
     if file is None:
         sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
@@ -65,16 +76,18 @@ def load_column(file: Path | None, name: str | None, *, users: int, max_value: i
     filled = (row for row in rows if row)  # blank lines, as at the end of many files, are nobody
     try:
         name, position = _find(name, next(rows, []), label)
-        found = [_parse_value((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
+        found = [parse.value((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
     except csv.Error as error:
         raise UsageError(f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
+    labels, order = parse.sorted(name, label)
     values, drawn_from = np.array(found, dtype=np.int64), None
     if len(found) < users:
         if not draw or not found:
             raise UsageError(f"{label} has only {len(found)} rows; ask for at most that many with --users")
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(found)
-    return Column(name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from)
+    values = order[values] if labels else values
+    return Column(name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from, labels)
 
 
 def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
@@ -143,3 +156,41 @@ def _parse_value(text: str, label: str, line: int) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
         raise UsageError(f"{label}, line {line}: the column needs whole numbers from 0 up")
     return int(text)
+
+
+class _Parser:
+    """Entries of one column as whole numbers; of names, by the order in which each is first met."""
+
+    def __init__(self, *, names: bool, most: int) -> None:
+        self._most = most
+        self._may_name = names
+        self._seen: dict[str, int] | None = None
+
+    def value(self, text: str, label: str, line: int) -> int:
+        """The number of an entry; `UsageError` names the line."""
+        if self._may_name:  # the first entry says what the column holds
+            self._may_name = False
+            self._seen = None if not text.strip() or text.strip().isdecimal() else {}
+        return _parse_value(text, label, line) if self._seen is None else self._name(text.strip(), label, line)
+
+    def _name(self, text: str, label: str, line: int) -> int:
+        seen = self._seen or {}
+        if not 0 < len(text) <= LONGEST_NAME:
+            raise UsageError(f"{label}, line {line}: a name has from 1 to {LONGEST_NAME} characters, not {len(text)}")
+        if text not in seen and len(seen) == self._most:
+            raise UsageError(
+                f"{label}, line {line}: the column has more than {self._most} different answers; allow more with "
+                "--max-value, or put rare ones together"
+            )
+        self._seen = seen
+        return seen.setdefault(text, len(seen))
+
+    def sorted(self, column: str, label: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """The names in order, and the place there of each that was met; nothing for a column of numbers."""
+        if not self._seen:
+            return (), np.empty(0, dtype=np.int64)
+        if len(self._seen) == 1:
+            raise UsageError(f"everybody in column {column!r} of {label} gives the same answer; two are needed")
+        labels = tuple(sorted(self._seen))
+        place = {name: index for index, name in enumerate(labels)}
+        return labels, np.array([place[name] for name in self._seen], dtype=np.int64)

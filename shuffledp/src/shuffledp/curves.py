@@ -84,6 +84,27 @@ class Curve:
         """The plan whose guarantee this is."""
         return self.guarantee.plan
 
+    def local(self) -> Floats:
+        """δ at `epsilons` of one report that nothing shuffles, never below the truth; empty for several rounds.
+
+        It is what is left when every node is corrupt: then all messages of the others are known.
+        """
+        asked = self.plan
+        if asked.rounds > 1 or asked.all_corrupt:
+            return np.empty(0)
+        least = math.inf if self.guarantee.corrupted is None else self.guarantee.corrupted
+        setting = _alone(asked.setting)
+
+        def delta(epsilon: float) -> float:
+            if epsilon >= least:
+                return self.guarantee.corrupted_delta
+            try:
+                return delta_bounds(asked.spec, setting, epsilon).certified
+            except CannotCertify:
+                return 1.0
+
+        return np.array([delta(epsilon) for epsilon in self.epsilons.tolist()])
+
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws both sides, the truth between them; on new axes where none are given.
 
@@ -246,14 +267,18 @@ def _point(found: Guarantee, certified: Certified, epsilon: float) -> _Point:
     asked = found.plan
     setting = asked.setting
     if asked.all_corrupt:
-        # Without a shuffle the others' messages are known: it is as if this user were alone.
-        setting = Setting(setting.users, 1, setting.adjacency, setting.max_distance)
+        setting = _alone(setting)
     try:
         single = delta_bounds(asked.spec, setting, epsilon)
     except CannotCertify:
         single = Bounds(1.0, 0.0, None, ())
     published = single.published if asked.rounds == 1 and not asked.all_corrupt else None
     return _Point(epsilon, certified(epsilon, single), single.attained, published)
+
+
+def _alone(setting: Setting) -> Setting:
+    # Without a shuffle the others' messages are known: it is as if this user were alone.
+    return Setting(setting.users, 1, setting.adjacency, setting.max_distance)
 
 
 def _certified_at(found: Guarantee) -> Certified:

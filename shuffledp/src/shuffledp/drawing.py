@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
 from shuffledp.curves import Curve, curve_of
 from shuffledp.guarantees import Guarantee, number
 from shuffledp.notebook import check_installed
@@ -65,7 +66,7 @@ def draw(found: Guarantee, file: Path) -> None:
 
 def legend_below(axes: Axes) -> None:
     """Adds the legend of the lines, below a picture of its own."""
-    figure_of(axes).legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure_of(axes).legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
 def save(axes: Axes, file: Path) -> None:
@@ -80,6 +81,7 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
     """Both sides of the truth, the published formula, the asked δ, and ε_L where it is near."""
     found = lines.guarantee
     _draw_bounds(axes, found, lines)
+    _draw_local(axes, lines)
     _draw_published(axes, lines)
     _mark_asked(axes, found, lines)
     _mark_local(axes, found, lines)
@@ -89,22 +91,16 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
 def draw_answer(axes: Axes, found: Answer) -> None:
     """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a histogram."""
     totals, truths = np.atleast_1d(found.total), np.atleast_1d(found.true_total)
-    places = np.arange(totals.size)
     low, high = np.atleast_2d(found.total_interval).T
-    middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
     if totals.size > 1:
-        axes.bar(places, truths, width=0.7, color=_QUIET, alpha=0.35, label="truth")
+        draw_bars(axes, [str(symbol) for symbol in range(totals.size)], totals, low, high, truths)
+        axes.set(xlabel="value", ylabel="users")
     else:  # a bar without its foot would mislead
-        axes.axhline(float(truths[0]), color=_QUIET, ls=":", label="truth")
-    axes.errorbar(
-        places, middle, yerr=half, fmt="none", ecolor=_CERTIFIED, elinewidth=2, capsize=3, label="95 % interval"
-    )
-    axes.plot(places, totals, "o", color=_CERTIFIED, ms=5, label="estimate")
-    axes.set_xlabel("symbol" if totals.size > 1 else "")
-    axes.set_ylabel("users" if totals.size > 1 else "sum")
-    if totals.size == 1:
-        axes.set_xticks([])
-        axes.set_ylim(*_around(np.concatenate((truths, totals, low, high))))
+        middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
+        axes.axhline(float(truths[0]), color=TRUTH, ls=":", label="truth")
+        axes.errorbar(0, middle, yerr=half, fmt="none", ecolor=ESTIMATE, elinewidth=2, capsize=3, label="95 % interval")
+        axes.plot(0, totals, "o", color=ESTIMATE, ms=5, label="estimate")
+        axes.set(ylabel="sum", xticks=[], ylim=_around(np.concatenate((truths, totals, low, high))))
     axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
     axes.legend(frameon=False, fontsize=9)
 
@@ -170,9 +166,17 @@ def _draw_bounds(axes: Axes, found: Guarantee, lines: Curve) -> None:
     upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
     rounds = found.plan.rounds
     attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
-    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified", zorder=4)
+    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified: never below the truth", zorder=4)
     axes.plot(lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5)
     axes.fill_between(lines.epsilons, lower, upper, color=_CERTIFIED, alpha=0.12, lw=0, label="the truth lies here")
+
+
+def _draw_local(axes: Axes, lines: Curve) -> None:
+    local = lines.local()
+    if local.size:
+        deltas = np.maximum(local, lines.floor / 10)
+        style = (0, (1, 1.5))
+        axes.plot(lines.epsilons, deltas, color=_QUIET, lw=1.8, ls=style, label="local only: no shuffler", zorder=2)
 
 
 def _draw_published(axes: Axes, lines: Curve) -> None:
@@ -180,7 +184,7 @@ def _draw_published(axes: Axes, lines: Curve) -> None:
         return
     epsilons, deltas = lines.published
     visible = bool(np.any((deltas >= lines.floor) & (epsilons <= lines.epsilons[-1])))
-    label = "published formula" if visible else "published: outside this picture"
+    label = "printed in the paper" if visible else "printed in the paper: outside this picture"
     deltas = np.maximum(deltas, lines.floor / 10)
     axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
 

@@ -21,7 +21,7 @@ from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
+from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Answers
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE
@@ -29,7 +29,7 @@ from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock, fetch_board
-from shuffledp_ops.rounds.saving import BOARD, check_folder, save_round, show_then_save
+from shuffledp_ops.rounds.saving import BOARD, check_folder, point_latest, save_round, show_then_save
 from shuffledp_sim.captured import LOGS, keep_truth
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
@@ -103,7 +103,12 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
         OutputError: `options.out` cannot be written; before anything is started, or after the answer is out.
         ShuffleDPError: whatever ended the round.
     """
-    column = load_column(options.data, options.column, users=options.users, max_value=options.max_value, draw=True)
+    names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
+    column = load_column(
+        options.data, options.column, users=options.users, max_value=options.max_value, draw=True, names=names
+    )
+    if column.labels:
+        options = replace(options, max_value=len(column.labels) - 1)
     check_folder(options.out)
     with workplace() as folder:
         with Stages(Console(stderr=True)) as stages:
@@ -125,6 +130,7 @@ def _save(played: Played, out: Path) -> None:
         except OSError:
             raise OutputError(f"{words}; what is printed is all that is left of it") from error
         raise OutputError(f"{words}; they are in {rescue} instead") from error
+    point_latest(out / played.report.round_id)
     if played.lost is not None:
         raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
 
@@ -178,7 +184,7 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
             report = await run_round(
                 system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=senders
             )
-            report = replace(report, drawn_from=column.drawn_from)
+            report = replace(report, drawn_from=column.drawn_from, column=column.name, labels=column.labels)
             played = Played(report, trusted_files(system.deployment.folder))
             if options.corrupt:
                 played = await _with_evidence(played, system, senders, column.values, folder / "round")

@@ -56,6 +56,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         metric: whether the distance of two values matters; where it does not, all changes are the same change.
         least_size: the smallest `size`.
         bears_losses: whether a lost message costs its share of the answer alone; False where the answer needs them all.
+        noise_alone: whether each user's noise is whole; False where it is made in shares, and absent users leave a gap.
     """
 
     kind: ClassVar[str]
@@ -64,6 +65,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     metric: ClassVar[bool]
     least_size: ClassVar[int]
     bears_losses: ClassVar[bool] = True
+    noise_alone: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         # Another law for one user, and the inherited one for all of them, would be two mechanisms of one name.

@@ -27,6 +27,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
     summary: ClassVar[str] = (
         "Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."
     )
+    noise_alone: ClassVar[bool] = False
     noise_epsilon: Fraction
     shares: int
     padding: int

@@ -47,6 +47,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         "(Balle et al. 2020)."
     )
     bears_losses: ClassVar[bool] = False
+    noise_alone: ClassVar[bool] = False
     noise_epsilon: Annotated[Fraction, "ε of all shares of the noise together, in nats per unit."]
     shares: Annotated[int, "Honest users who make one noise."]
     modulus: Annotated[int, "q: sums are taken modulo q."]

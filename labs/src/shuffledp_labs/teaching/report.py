@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from shuffledp.pages import self_contained
 from shuffledp_labs.lab import CHECK_POINTS, EXPLANATION_POINTS, PREDICTION_POINTS
 from shuffledp_labs.results import LabResult
 
@@ -21,6 +22,9 @@ PICTURE_BYTES: Final = 8 * 2**20
 """Of one picture; those that the labs draw have a hundredth of it."""
 
 _KINDS: Final = {".png": ("image/png", b"\x89PNG\r\n\x1a\n"), ".svg": ("image/svg+xml", b"")}
+
+_POLICY: Final = "; img-src data:; style-src-attr 'unsafe-inline'"
+"""Beside the page's own style: its pictures, and how the cells of the author's tables are aligned."""
 
 _JUDGED: Final = ("claim", "own numbers", "cause", "limit")
 """What an explanation is judged by, 5 points each over both."""
@@ -68,9 +72,7 @@ def page(report: Report) -> str:
         for section in (_head(report), _predictions(report), _pictures(report), _explanations(report), _code(report))
         for part in section
     )
-    return _PAGE.format(
-        title=escape(f"{heading}, {report.student}"), style=_style(), heading=escape(heading), body=body
-    )
+    return self_contained(f"{heading}, {report.student}", _style(), f"<h1>{escape(heading)}</h1>\n{body}", _POLICY)
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -173,21 +175,3 @@ def highlighted(source: str) -> str:
 
 def _style() -> str:
     return files("shuffledp_labs.teaching.exports").joinpath("files", "report.css").read_text()
-
-
-_PAGE: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<h1>{heading}</h1>
-{body}
-</body>
-</html>
-"""

@@ -25,7 +25,7 @@ from shuffledp_ops.rounds.running import (
     open_round,
     read_result,
 )
-from shuffledp_ops.rounds.saving import BOARD, check_folder, save_round, show_then_save
+from shuffledp_ops.rounds.saving import BOARD, check_folder, point_latest, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
@@ -56,7 +56,11 @@ def trusted_files(keys: Path) -> dict[str, bytes]:
 
 
 def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) -> None:
-    """Saves the documents in `out`/<round>. Raises `OutputError`, which says how to get them again."""
+    """Saves the documents in `out`/<round>, and has `out`/latest name it.
+
+    Raises:
+        OutputError: they cannot be written; the message says how to get them again.
+    """
     try:
         save_round(report, out / report.round_id, trusted)
     except OSError as error:
@@ -65,6 +69,7 @@ def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) 
             f"{error.strerror}; fetch them into another folder with "
             f"`shuffledp results show {keys} {report.round_id} --out FOLDER`"
         ) from error
+    point_latest(out / report.round_id)
 
 
 def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> None:

@@ -25,11 +25,25 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 
 def write_report(report: RoundReport, folder: Path) -> None:
-    """Writes the report as JSON, and the picture, into `folder`."""
+    """Writes the report as JSON, as a picture, and as a page that links to the documents, into `folder`."""
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     draw_report(report, folder / "plot.png")
+    write_page(report, folder)
+
+
+def write_page(report: RoundReport, folder: Path) -> Path:
+    """Writes the page into `folder`, whole or not at all, and returns where it is."""
+    from shuffledp_ops.rounds.page import PAGE, page
+
+    file, part = folder / PAGE, folder / f".{PAGE}.part"
+    try:
+        part.write_text(page(report, {found.name for found in folder.iterdir()}), encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    return file
 
 
 def print_answer(report: RoundReport, *, as_json: bool) -> None:
@@ -42,8 +56,9 @@ def print_answer(report: RoundReport, *, as_json: bool) -> None:
 
 
 def print_folder(folder: Path) -> None:
-    """Prints where the documents are."""
-    Console().print(f"Signed certificate, manifest, result and plot: [bold]{escape(str(folder))}[/bold]")
+    """Prints where the page and the documents are; paths stand in lines of their own, to be copied."""
+    for words, path in (("Report to look at", folder / "report.html"), ("Signed documents, plot", folder)):
+        Console(soft_wrap=True).print(f"{words}: [bold]{escape(str(path))}[/bold]")
 
 
 def print_report(report: RoundReport, console: Console) -> None:
@@ -105,7 +120,7 @@ def _histogram_table(report: RoundReport) -> Table:
         table.add_column(heading, justify="right")
     estimate = report.estimate
     for symbol, (value, error) in enumerate(zip(estimate.values, estimate.standard_errors, strict=True)):
-        row = [str(symbol), f"{value:,.1f}", f"{error:,.1f}"]
+        row = [escape(report.label(symbol)), f"{value:,.1f}", f"{error:,.1f}"]
         if report.truth is not None:
             true = int(report.truth[symbol])
             row += [f"{true:,}", f"{value - true:+,.1f}"]

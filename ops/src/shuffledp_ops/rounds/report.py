@@ -56,8 +56,9 @@ class RoundReport:
     `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
     the round. `corrupt` are the positions of the nodes that declare themselves corrupt, `trace` the result of an attack
     with their logs. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None
-    where every user is a row. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
-    do not count; nodes `dropped` others before.
+    where every user is a row; `column` is the name of what they hold, `labels` the names of the symbols, where they
+    have any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do not count;
+    nodes `dropped` others before.
     """
 
     round_id: str
@@ -77,11 +78,20 @@ class RoundReport:
     dropped: int = 0
     outside_alphabet: int = 0
     repeated_tags: int = 0
+    column: str | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def is_sum(self) -> bool:
         """True for a sum (one number), False for a histogram."""
         return len(self.estimate.values) == 1
+
+    def label(self, symbol: int) -> str:
+        """Name of a histogram's symbol; "≥ 20" of the largest where values above it were capped."""
+        if self.labels:
+            return self.labels[symbol]
+        capped = self.capped > 0 and symbol == len(self.estimate.values) - 1
+        return f"≥ {symbol}" if capped else str(symbol)
 
     @property
     def estimate_in_interval(self) -> bool:
@@ -124,6 +134,8 @@ class RoundReport:
             "true_value": None if self.truth is None else shape(self.truth.tolist()),
             "capped": self.capped,
             "drawn_with_replacement_from": self.drawn_from,
+            "column": self.column,
+            "labels": list(self.labels) or None,
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,

@@ -6,11 +6,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core import errors
-from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, RoundKey, RoundPlan
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, Roster, RoundKey, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
@@ -19,6 +20,14 @@ from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
+
+
+class Trusting(Protocol):
+    """Whoever has a roster to verify documents by: a deployment, or the folder of a saved round."""
+
+    @property
+    def roster(self) -> Roster:
+        """The verified roster."""
 
 
 class StageClock:
@@ -102,7 +111,7 @@ async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id:
         return  # the analyst is gone or has ended the round itself: the caller's error says what happened
 
 
-def read_result(deployment: Deployment, signed: Signed) -> Result:
+def read_result(deployment: Trusting, signed: Signed) -> Result:
     """Verifies the result of a round that succeeded; raises the error that ended the round otherwise."""
     result = verify_from(deployment.roster.analyst, signed, Result)
     if result.outcome != Outcome.PUBLISHED:
@@ -119,7 +128,7 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
 
 
 def make_report(
-    deployment: Deployment, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
+    deployment: Trusting, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
 ) -> RoundReport:
     """Makes the report of a published round. Raises `DocumentError` for a certificate that is not the accountant's."""
     if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,10 @@ BOARD: Final = "board.bin"
 
 ROUND_BYTES: Final = 2**20
 """More than the documents and the picture of a round take: some 200 kB, and a few bytes per user."""
+
+
+LATEST: Final = "latest"
+"""Link, beside the folders of rounds, to the one that was saved last."""
 
 
 def check_folder(folder: Path) -> None:
@@ -48,7 +52,7 @@ def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
 
 
 def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None) -> None:
-    """Saves documents, report and picture in `folder`, all of them or none.
+    """Saves documents, report, page and picture in `folder`, all of them or none.
 
     Args:
         report: the round's outcome.
@@ -64,6 +68,33 @@ def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], eviden
             shutil.copytree(evidence, part, dirs_exist_ok=True)
         write_documents(report, part, keys)
         write_report(report, part)
+
+
+def point_latest(folder: Path) -> None:
+    """Has `latest` beside the folder name it: a link, or where there are none, a file with its name.
+
+    At no moment is there none. Where neither can be made, such as in the place of a folder of that name, there is
+    none: the round is saved all the same, and whoever asks for the last one is told that it is not there.
+    """
+    latest, part = folder.with_name(LATEST), folder.with_name(f".{LATEST}.{folder.name}.part")
+    for make in (_link, _name):
+        try:
+            part.unlink(missing_ok=True)
+            make(part, folder.name)
+            part.replace(latest)
+        except OSError:
+            continue
+        return
+    with suppress(OSError):
+        part.unlink(missing_ok=True)
+
+
+def _link(file: Path, name: str) -> None:
+    file.symlink_to(name, target_is_directory=True)
+
+
+def _name(file: Path, name: str) -> None:
+    file.write_text(f"{name}\n", encoding="ascii")
 
 
 @contextmanager

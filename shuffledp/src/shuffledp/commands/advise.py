@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from shuffledp.commands.options import (
@@ -23,9 +24,13 @@ from shuffledp.commands.options import (
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
     from rich.table import Table
 
     from shuffledp.choosing import Comparison
+    from shuffledp.recommending import Recommendation
 
 
 def advise(
@@ -43,7 +48,7 @@ def advise(
     max_messages: MaxMessages = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Every mechanism that keeps (ε, δ): its error, messages, and what is left without a shuffler."""
+    """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party, and one to take."""
     from shuffledp.commands import targets
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
@@ -55,28 +60,45 @@ def advise(
     if output is OutputFormat.JSON:
         print_json(found.to_dict())
     else:
-        print_rich(_table(found), _notes(found))
+        print_rich(*_answer(found))
 
 
-def _table(found: Comparison) -> Table:
+def _answer(found: Comparison) -> Iterator[RenderableType]:
+    """A table and a recommendation for each kind of answer, then what the columns and the parameters are."""
+    for one in found.recommendations:
+        yield _table(found, one)
+        yield f"Take [bold cyan]{one.choice.kind}[/bold cyan]: {one.reason}."
+        yield from (f"[bold yellow]Note:[/bold yellow] {words}." for words in one.warnings)
+        yield ""
+    yield _notes(found)
+
+
+def _table(found: Comparison, one: Recommendation) -> Table:
     from rich import box
     from rich.table import Table
+
+    from shuffledp_core.mechanisms import Answers
 
     target = found.target
     unit = " per unit" if target.adjacency is Adjacency.METRIC else ""
     over = f", {target.rounds:,} rounds" if target.rounds > 1 else ""
+    counts = one.answers is Answers.HISTOGRAM
+    what = f"Histogram of {target.bins:,} values" if counts else f"Sum of 0..{target.max_value:,}"
     table = Table(
-        title=f"ε = {target.epsilon:g}{unit}, δ = {target.delta:g}, {target.users:,} users{over}",
+        title=f"{what}: ε = {target.epsilon:g}{unit}, δ = {target.delta:g}, {target.users:,} users{over}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    table.add_column("mechanism", style="cyan", no_wrap=True)
+    table.add_column("mechanism", no_wrap=True)
     for heading in ("error", "messages", "ε_L", "ε certified", "ε attained"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in found:
+    for row in one.rows:
         numbers = (row.corrupted_epsilon, row.certified, row.attained)
-        table.add_row(row.kind, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers))
+        name = f"[{'bold ' if row is one.choice else ''}cyan]{row.kind}[/]"
+        table.add_row(name, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers))
+    for name, error in (("no shuffler", one.beside.local), ("trusted party", one.beside.central)):
+        table.add_row(f"[dim]{name}[/]", f"[dim]{error:,.4g}[/]", *[""] * 4)
     return table
 
 
@@ -87,9 +109,15 @@ def _notes(found: Comparison) -> Table:
     from shuffledp.plans import exact
 
     notes = Table.grid(padding=(0, 1))
-    notes.add_row("error", "standard error of one round: of the sum, or of one count of a histogram")
+    notes.add_row("error", "standard error of one round: of the sum, or of one count of a histogram at worst")
     notes.add_row("messages", "per user and round")
     notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
+    local, central = (
+        ", ".join(sorted({name(one.beside) for one in found.recommendations}))
+        for name in (attrgetter("local_by"), attrgetter("central_by"))
+    )
+    notes.add_row("no shuffler", f"the same target in the local model, by {local}")
+    notes.add_row("trusted party", f"who sees every value and adds noise once, by {central}")
     for row in found:
         notes.add_row(
             f"[cyan]{row.kind}[/cyan]", ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items())

@@ -1,0 +1,209 @@
+"""Charts of an answer as SVG inside a page, in the colours of its style sheet. Pure; sizes are in pixels.
+
+A chart is drawn once for a screen and once for a telephone: scaled down, the words of one would be too small to read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp.pages import shown
+
+WIDE: Final = (860.0, 340.0)
+NARROW: Final = (360.0, 280.0)
+
+_LETTER: Final = 7.2
+"""Width of a letter of 12 pixels, with some room."""
+
+_LONGEST: Final = 14
+"""Letters of a name below a bar."""
+
+_TOP, _RIGHT, _FOOT = 12.0, 12.0, 26.0
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Estimated counts with their intervals; all sequences have one entry for each bar.
+
+    `truths` are the true counts, known in a simulation only. `named` bars have names, which all stand below them where
+    there is room; of numbers, which can be told from their neighbours, only some do.
+    """
+
+    labels: Sequence[str]
+    values: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    truths: Sequence[float] | None = None
+    named: bool = False
+
+
+def histogram(bars: Bars, title: str) -> str:
+    """A histogram: bars from zero to the estimates, intervals as lines, true counts as marks; for both widths."""
+    return _both(lambda width, height: _histogram(bars, width, height), title)
+
+
+@dataclass(frozen=True)
+class Span:
+    """One estimate with its interval, and the range of all possible answers."""
+
+    value: float
+    low: float
+    high: float
+    most: float
+    truth: float | None = None
+
+
+def interval(span: Span, title: str) -> str:
+    """An estimate on the scale of all possible answers, and below, where that is too small to see, closer."""
+    return _both(lambda width, _: _interval(span, width), title)
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` + 1 round numbers (steps of 1, 2 or 5 times a power of ten) from `low` to `high`; low < high."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def figure(value: float) -> str:
+    """A number on an axis or in a sentence: whole with thousands, or with as many digits as it needs."""
+    if abs(value) >= 1e9:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.3g}"
+
+
+def _both(draw: Callable[[float, float], tuple[float, Iterator[str]]], title: str) -> str:
+    drawn = []
+    for name, (width, height) in (("wide", WIDE), ("narrow", NARROW)):
+        taken, parts = draw(width, height)
+        drawn.append(
+            f'<svg class="chart {name}" role="img" viewBox="0 0 {width:g} {taken:g}" aria-label="{shown(title)}">'
+            f"{''.join(parts)}</svg>"
+        )
+    return "".join(drawn)
+
+
+def _histogram(bars: Bars, width: float, height: float) -> tuple[float, Iterator[str]]:
+    ends = [*bars.values, *bars.highs, *(bars.truths or ())]
+    high = max(*ends, 1.0)
+    low = min(*bars.values, 0.0)
+    scale = ticks(low, high, 5)
+    left = 14 + _LETTER * max(len(figure(tick)) for tick in scale)
+    names, foot = _names(bars, (width - left - _RIGHT) / len(bars.labels))
+    if foot > _FOOT:  # the first name, turned, needs room to the left of its bar
+        left = max(left, 0.78 * _LETTER * len(names[0][1]) - 0.4 * (width - left - _RIGHT) / len(bars.labels))
+    frame = _Frame(left, _TOP, width - _RIGHT, height - foot, low, high)
+    return height, _histogram_parts(bars, frame, scale, names)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Edges of the drawing, and the smallest and largest number that it shows."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    low: float
+    high: float
+
+    def y(self, value: float) -> float:
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.bottom - share * (self.bottom - self.top)
+
+
+def _histogram_parts(bars: Bars, frame: _Frame, scale: list[float], names: list[tuple[int, str]]) -> Iterator[str]:
+    step = (frame.right - frame.left) / len(bars.labels)
+    centres = [frame.left + (index + 0.5) * step for index in range(len(bars.labels))]
+    for tick in scale:
+        y = frame.y(tick)
+        yield _line("zero" if tick == 0 else "grid", frame.left, y, frame.right, y)
+        yield _text("tick end", frame.left - 6, y + 4, figure(tick))
+    zero, half = frame.y(0), 0.4 * step
+    ends = [(centre, frame.y(value)) for centre, value in zip(centres, bars.values, strict=True)]
+    # One path for all bars: a histogram may have a hundred thousand of them.
+    yield _path("bar", (f"M{x - half:.2f} {zero:.1f}V{y:.1f}h{2 * half:.2f}V{zero:.1f}z" for x, y in ends))
+    spans = zip(centres, bars.lows, bars.highs, strict=True)
+    yield _path(
+        "span thin" if step < 7 else "span", (f"M{x:.2f} {frame.y(a):.1f}V{frame.y(b):.1f}" for x, a, b in spans)
+    )
+    if bars.truths is not None:
+        marks = zip(centres, bars.truths, strict=True)
+        yield _path("truth", (f"M{x - half:.2f} {frame.y(true):.1f}h{2 * half:.2f}" for x, true in marks))
+    turned = bars.named and any(_LETTER * len(name) > step for _, name in names)
+    for index, name in names:
+        yield _text("tick turned" if turned else "tick", centres[index], frame.bottom + 18, name, turned=turned)
+
+
+def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
+    """The names that stand below their bars, by their places, and how high they are."""
+    short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in bars.labels]
+    longest = _LETTER * max(map(len, short))
+    if bars.named and longest > step >= 14:
+        return list(enumerate(short)), _FOOT + 0.7 * longest
+    every = next(size for size in _thinnings() if size * step >= longest + 8)
+    places = [*range(0, len(short), every)]
+    last = len(short) - 1
+    # The last one always: it says where the values end, and whether larger ones are in it.
+    while len(places) > 1 and (last - places[-1]) * step < longest + 8:
+        places.pop()
+    return [(place, short[place]) for place in sorted({*places, last})], _FOOT
+
+
+def _thinnings() -> Iterator[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def _interval(span: Span, width: float) -> tuple[float, Iterator[str]]:
+    reach = max(span.high - span.low, abs(span.value - span.low), 1e-9 * max(span.most, 1.0))
+    points = [span.low, span.high, span.value, *([] if span.truth is None else [span.truth])]
+    close = (min(points) - 0.8 * reach, max(points) + 0.8 * reach)
+    whole = (min(0.0, *points), max(span.most, *points))
+    strips = [("of all that is possible", whole)]
+    if close[1] - close[0] < 0.4 * (whole[1] - whole[0]):
+        strips.append(("closer", close))
+    parts = (part for place, strip in enumerate(strips) for part in _strip(span, strip, width, 92.0 * place))
+    return 92.0 * len(strips), parts
+
+
+def _strip(span: Span, strip: tuple[str, tuple[float, float]], width: float, top: float) -> Iterator[str]:
+    name, (low, high) = strip
+    left, right = 24.0, width - 24.0
+    ground = top + 66
+
+    def x(value: float) -> float:
+        return left + (value - low) / (high - low) * (right - left)
+
+    yield _text("name", left, top + 14, name)
+    yield _line("zero", left, ground, right, ground)
+    # No label may touch the next: that of the largest number is the widest.
+    room = _LETTER * max(len(figure(low)), len(figure(high))) + 16
+    for tick in ticks(low, high, max(1, int((right - left) / room))):
+        yield _line("zero", x(tick), ground, x(tick), ground + 5)
+        yield _text("tick", x(tick), ground + 20, figure(tick))
+    wide = max(x(span.high) - x(span.low), 2.0)
+    yield f'<rect class="band" x="{x(span.low):.1f}" y="{top + 26:.1f}" width="{wide:.1f}" height="40"/>'
+    if span.truth is not None:
+        yield _line("truth", x(span.truth), top + 22, x(span.truth), ground)
+    yield _line("estimate", x(span.value), top + 22, x(span.value), ground)
+
+
+def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _path(name: str, pieces: Iterator[str]) -> str:
+    return f'<path class="{name}" d="{"".join(pieces)}"/>'
+
+
+def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) -> str:
+    turn = f' transform="rotate(-40 {x:.1f} {y:.1f})"' if turned else ""
+    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{turn}>{shown(words)}</text>'

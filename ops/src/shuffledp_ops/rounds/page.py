@@ -1,0 +1,258 @@
+"""The report of a round as one HTML file, for somebody who was not there: `report.html`. Pure.
+
+Nothing in it is loaded or run. Every name in it may be somebody else's, so each is escaped where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Final
+
+from shuffledp.pages import self_contained, shown
+from shuffledp_ops.rounds import charts, wording
+from shuffledp_ops.rounds.present import describe_parameters
+from shuffledp_ops.rounds.report import RoundReport, show
+
+PAGE: Final = "report.html"
+"""Name of the file, beside the documents that it links to."""
+
+MOST_ROWS: Final = 1000
+"""Rows of the table of all numbers; what is beyond them is in `report.json`."""
+
+_FEW: Final = 30
+"""Rows that need not be folded away."""
+
+_SPENT_OF: Final = 1000.0
+"""A budget ε above this limits nothing, and is not worth a line."""
+
+_DOCUMENTS: Final = {
+    "certificate.json": "the guarantee, signed by the accountant after the round",
+    "plan-certificate.json": "the guarantee that was promised before anybody answered",
+    "manifest.json": "what every device was told, signed by the analyst and sealed by the nodes",
+    "result.json": "the answer, signed by the analyst",
+    "roster.json": "who takes part, with their keys",
+    "root.pub": "the key that the roster is signed by",
+    "report.json": "all numbers for programs, not signed",
+    "plot.png": "the answer as a picture, not signed",
+}
+
+
+def page(report: RoundReport, beside: Collection[str]) -> str:
+    """The whole file.
+
+    Args:
+        report: a round whose documents were verified; of a simulation with what only that knows.
+        beside: names of the files beside it; of the documents those are linked to that are there.
+    """
+    sections = (_head, _answer, _guarantee, _honest, _numbers)
+    body = [part for section in sections for part in section(report)]
+    body += [*_documents(report, beside), *_small(report)]
+    style = files("shuffledp_ops.rounds").joinpath("files", "report.css").read_text(encoding="utf-8")
+    return self_contained(f"{_title(report)}: round {report.round_id[:8]}", style, "\n".join(body))
+
+
+def _title(report: RoundReport) -> str:
+    asked = report.column or report.final.population
+    return f"{'Sum' if report.is_sum else 'Histogram'} of {asked}"
+
+
+def _head(report: RoundReport) -> Iterator[str]:
+    final = report.final
+    when = datetime.fromtimestamp(final.issued_at / 1000, UTC)
+    of = "simulated people" if report.truth is not None else "people"
+    yield f"<header><h1>{shown(_title(report))}</h1>"
+    people = f"{report.accepted:,} {of} of “{shown(final.population)}”"
+    yield f'<p class="fine">{people}, {when:%Y-%m-%d %H:%M} UTC</p></header>'
+    yield f'<p class="asked">{shown(wording.question(report))}</p>'
+    yield from (f'<p class="note">{shown(words)}</p>' for words in _warnings(report))
+
+
+def _warnings(report: RoundReport) -> Iterator[str]:
+    if not report.final.holds:
+        yield "The guarantee that was planned does NOT hold for this round; what holds is stated below."
+    if report.all_corrupt:
+        yield "All nodes of this round declared themselves corrupt: only what is left without an honest node holds."
+    elif report.corrupt:
+        numbers = ", ".join(map(str, report.corrupt))
+        yield f"Of the {report.final.nodes:,} nodes number {numbers} declared themselves corrupt: a laboratory's round."
+
+
+def _answer(report: RoundReport) -> Iterator[str]:
+    yield "<section><h2>The answer</h2>"
+    yield f'<p class="answer">{_in_a_sentence(report)}</p><figure>'
+    yield _chart(report)
+    yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
+    yield from (f'<p class="fine">{shown(words)}</p>' for words in _remarks(report))
+    yield "</section>"
+
+
+def _in_a_sentence(report: RoundReport) -> str:
+    estimate = report.estimate
+    if report.is_sum:
+        numbers = [charts.figure(one) for one in (estimate.values[0], estimate.lows[0], estimate.highs[0])]
+        words = f"<strong>{numbers[0]}</strong> in sum (95 % interval {numbers[1]} to {numbers[2]})"
+        if estimate.mean is None or estimate.mean_standard_error is None:
+            return f"{words}."
+        return f"{words}, <strong>{estimate.mean:.4g}</strong> on average, ± {estimate.mean_standard_error:.2g}."
+    top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
+    numbers = [charts.figure(one) for one in (estimate.values[top], estimate.lows[top], estimate.highs[top])]
+    return (
+        f"Most frequent is <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
+        f"{report.accepted:,} people (95 % interval {numbers[1]} to {numbers[2]})."
+    )
+
+
+def _chart(report: RoundReport) -> str:
+    estimate = report.estimate
+    truths = None if report.truth is None else [float(one) for one in report.truth.tolist()]
+    if report.is_sum:
+        most = float(report.accepted * (report.final.mechanism.domain - 1))
+        span = charts.Span(
+            estimate.values[0], estimate.lows[0], estimate.highs[0], most, None if truths is None else truths[0]
+        )
+        return charts.interval(span, "The estimated sum with its 95 % interval")
+    labels = [report.label(symbol) for symbol in range(len(estimate.values))]
+    bars = charts.Bars(labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels))
+    return charts.histogram(bars, "Estimated number of people for each value, with 95 % intervals")
+
+
+def _legend(report: RoundReport) -> str:
+    filled = '<rect class="{}" width="24" height="16"/>'
+    lines = {"estimate": filled.format("bar"), "95 % interval": '<path class="span" d="M12 0V16"/>'}
+    truth = '<path class="truth" d="M0 8H24"/>'
+    if report.is_sum:
+        lines = {"estimate": '<path class="estimate" d="M12 0V16"/>', "95 % interval": filled.format("band")}
+        truth = '<path class="truth" d="M12 0V16"/>'
+    if report.truth is not None:
+        lines["truth, which only a simulation knows"] = truth
+    return "".join(
+        f'<span><svg class="chart" viewBox="0 0 24 16" aria-hidden="true">{drawn}</svg>{name}</span>'
+        for name, drawn in lines.items()
+    )
+
+
+def _remarks(report: RoundReport) -> Iterator[str]:
+    if not report.is_sum:
+        yield "Each interval holds its own true count with a chance of 95 %; over many values some will miss theirs."
+    if not report.estimate_in_interval:
+        yield (
+            "An estimate outside its interval, or below zero, is noise: intervals are cut to what is possible, "
+            "unbiased estimates are not."
+        )
+    largest = report.final.mechanism.domain - 1
+    if report.capped:
+        yield f"Values above {largest:,} count as {largest:,}; that was so for {report.capped:,} of the people."
+    if report.drawn_from is not None:
+        yield f"A simulation: {report.users:,} people drawn with replacement from {report.drawn_from:,} rows."
+
+
+def _guarantee(report: RoundReport) -> Iterator[str]:
+    final = report.final
+    unit = " per unit of distance" if final.adjacency == "metric" else ""
+    yield '<section><h2>What it guarantees</h2><div class="promise">'
+    yield f"<p>{shown(wording.promise(final))}</p><p>{shown(wording.promise_without_nodes(final))}</p></div><dl>"
+    yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved, never below the truth")
+    yield _fact("ε attained", final.epsilon.attained, f"{unit}: known to be possible, so the truth lies between")
+    yield _fact("δ", final.delta, "")
+    delta = f", with δ = {final.corrupted.delta:g}" if final.corrupted.delta else ""
+    yield _fact("ε_L", final.corrupted.epsilon, f"{unit}: left when every node is corrupt{delta}")
+    yield "</dl>"
+    yield from _corruption(report)
+    yield "</section>"
+
+
+def _fact(name: str, value: float | None, words: str) -> str:
+    return f"<dt>{name}</dt><dd><strong>{show(value)}</strong>{words}</dd>"
+
+
+def _corruption(report: RoundReport) -> Iterator[str]:
+    trace = report.trace
+    if trace is None:
+        return
+    words = f"With the logs of the corrupt nodes {trace.traced_share:.0%} of the people were traced"
+    if trace.success is not None and trace.baseline is not None:
+        words += (
+            f", and {trace.success:.1%} of the values guessed right; {trace.baseline:.1%} can be guessed without "
+            "any message"
+        )
+    yield f'<p class="note">{words}.</p>'
+
+
+def _honest(report: RoundReport) -> Iterator[str]:
+    yield "<section><h2>Who had to be honest</h2><ul>"
+    yield from (f"<li>{shown(words)}</li>" for words in wording.honest(report.final))
+    yield '</ul><p class="fine">Not protected: who took part, and what a person says elsewhere.</p></section>'
+
+
+def _numbers(report: RoundReport) -> Iterator[str]:
+    if report.is_sum:
+        return
+    count = len(report.estimate.values)
+    yield f"<section><h2>All numbers</h2><details{' open' if count <= _FEW else ''}><summary>{count:,} values</summary>"
+    headings = ["value", "people, estimated", "± standard error", "95 % interval"]
+    truth = [] if report.truth is None else ["truth"]
+    cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings + truth)
+    yield f'<table class="numbers"><thead><tr>{cells}</tr></thead><tbody>'
+    yield from (_row(report, symbol) for symbol in range(min(count, MOST_ROWS)))
+    yield "</tbody></table>"
+    if count > MOST_ROWS:
+        yield f'<p class="fine">The other {count - MOST_ROWS:,} are in report.json.</p>'
+    yield "</details></section>"
+
+
+def _row(report: RoundReport, symbol: int) -> str:
+    estimate = report.estimate
+    cells = [
+        f"{estimate.values[symbol]:,.1f}",
+        f"{estimate.standard_errors[symbol]:,.1f}",
+        f"{estimate.lows[symbol]:,.1f} .. {estimate.highs[symbol]:,.1f}",
+    ]
+    if report.truth is not None:
+        cells.append(f"{int(report.truth[symbol]):,}")
+    return f'<tr><th scope="row">{shown(report.label(symbol))}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _documents(report: RoundReport, beside: Collection[str]) -> Iterator[str]:
+    yield "<section><h2>Check it yourself</h2>"
+    yield (
+        "<p>A page can be forged, a signature cannot. In the folder of this file, this checks the signatures and "
+        "computes every number of the guarantee again:</p>"
+    )
+    yield "<pre>shuffledp verify result.json</pre>"
+    yield (
+        "<p>It believes the root key in <code>root.pub</code>: compare that with the one you know of the deployment "
+        f"“{shown(report.final.deployment)}”, or name it with <code>--root-key</code>.</p><ul>"
+    )
+    for name, words in _DOCUMENTS.items():
+        if name in beside:
+            yield f'<li><a href="{name}">{name}</a>: {words}</li>'
+    yield "</ul></section>"
+
+
+def _small(report: RoundReport) -> Iterator[str]:
+    final, ledger = report.final, report.final.ledger
+    rows = {
+        "round": report.round_id,
+        "mechanism": f"{final.mechanism.kind}, {describe_parameters(final)}",
+        "neighbours": f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
+        "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} a person; suite {report.suite}",
+        "not counted": (
+            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the alphabet, "
+            f"{report.repeated_tags:,} repeated"
+        ),
+        "budget": f"charge {ledger.entry:,} of this population, ε = {show(ledger.spent)} spent in all"
+        + (f" of {ledger.limit:g}" if ledger.limit <= _SPENT_OF else "")
+        + f" at δ = {ledger.delta:g}",
+        # From milliseconds, as `report.json` has them: the page that is made of it again is the same.
+        "seconds": ", ".join(f"{stage} {round(value, 3):.2f}" for stage, value in report.seconds.items()),
+    }
+    yield '<section class="small"><h2>Small print</h2><dl>'
+    yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items() if words)
+    yield "</dl>"
+    if final.assumptions:
+        yield "<p>The certificate assumes:</p><ul>"
+        yield from (f"<li>{shown(words)}</li>" for words in final.assumptions)
+        yield "</ul>"
+    yield "</section>"

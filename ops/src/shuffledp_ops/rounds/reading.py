@@ -1,0 +1,234 @@
+"""Reading of a saved round: its signed documents, verified again, and what only `report.json` knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.verification import check_signed
+from shuffledp_core.documents.models import Announcement, Manifest, Result, Roster
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
+from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError
+from shuffledp_core.keys import read_roster, verify_from
+from shuffledp_core.mechanisms import Answers
+from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result
+from shuffledp_ops.rounds.saving import LATEST
+
+MOST_BYTES: Final = 4 * MAX_DOCUMENT_BYTES
+"""Of `report.json`, which has every number of a result once more, and the truth."""
+
+LARGEST: Final = 1e15
+"""No number of a round is beyond it; a page could not show one."""
+
+_TEXT: Final = 200
+"""Characters of a column's or a symbol's name."""
+
+
+class _Extras(msgspec.Struct, frozen=True):
+    """What `report.json` knows beside the signed documents; nobody signed it."""
+
+    round: str
+    true_value: float | tuple[float, ...] | None = None
+    capped: int = 0
+    drawn_with_replacement_from: int | None = None
+    column: str | None = None
+    labels: tuple[str, ...] | None = None
+    seconds: dict[str, float] = {}
+    traced: float | None = None
+    attack_success: float | None = None
+    attack_interval: tuple[float, float] | None = None
+    attack_confidence: float = 0.0
+    guessing_without_messages: float | None = None
+
+
+@dataclass(frozen=True)
+class _Trusted:
+    """The roster of a folder, in place of a deployment."""
+
+    roster: Roster
+
+
+@dataclass(frozen=True)
+class SavedTrace:
+    """Result of an attack, as `report.json` has it; fields as in `TraceOutcome`."""
+
+    users: int
+    traced_share: float
+    success: float | None
+    interval: tuple[float, float] | None
+    confidence: float
+    baseline: float | None
+
+    @property
+    def traced(self) -> int:
+        """Number of users all of whose messages were found on the board."""
+        return round(self.users * self.traced_share)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Entries for the report's JSON."""
+        return {
+            "traced": self.traced_share,
+            "attack_success": self.success,
+            "attack_interval": None if self.interval is None else list(self.interval),
+            "attack_confidence": self.confidence,
+            "guessing_without_messages": self.baseline,
+        }
+
+
+def round_folder(named: Path) -> Path:
+    """The folder of a saved round; also where `latest` is a file with its name, as on systems without links.
+
+    Raises:
+        ConfigError: there is no such folder, or it holds no round.
+    """
+    try:
+        named.exists()
+    except OSError as error:  # such as a name that no file can have
+        raise ConfigError(f"cannot look for {named}: {error.strerror}; name a folder such as out/latest") from error
+    folder = named
+    if named.name == LATEST and named.is_file():
+        name = _read(named, "name of the last round", 100).decode("ascii", errors="replace").strip()
+        folder = named.parent / (name if ROUND_ID.fullmatch(name) else "no-round")
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{named} is no folder of a round; name one that `shuffledp demo`, `round` or `results show --out` has "
+            "left, such as out/latest"
+        )
+    if not (folder / "result.json").exists():
+        raise ConfigError(
+            f"{folder} holds no result.json, so no published round; name the folder of a round, such as out/latest"
+        )
+    return folder
+
+
+def read_round(folder: Path) -> RoundReport:
+    """The report of a saved round.
+
+    1. The roster is signed by the root key beside it.
+    2. The result is the analyst's, and its certificates are the accountant's; every number is computed again.
+    3. The manifest is the analyst's, of the same round.
+    4. The certificates in files of their own, if any, are those of the result.
+    5. The answer has the shape that the mechanism gives, with numbers that a round can have.
+    6. `report.json`, if it is there, is of the same round. Nobody signed it: it only adds to them.
+
+    Raises:
+        ConfigError: a file is missing or cannot be read.
+        DocumentError: a step fails; the message names the file.
+        ShuffleDPError: the error that failed the round.
+    """
+    root = _read(folder / "root.pub", "root key", 1000).decode("ascii", errors="replace").strip()
+    _read(folder / "roster.json", "roster", MAX_DOCUMENT_BYTES)
+    roster = read_roster(folder / "roster.json", root)  # 1
+    trusted, signed = _Trusted(roster), _signed(folder / "result.json")
+    result = read_result(trusted, signed)  # 2
+    check_signed(signed, roster)
+    manifest = _manifest(folder, roster, result)  # 3
+    report = make_report(trusted, OpenedRound(result.round_id, manifest), signed, result, {})
+    for name in ("certificate", "plan-certificate"):  # 4
+        file = folder / f"{name}.json"
+        if file.exists() and _signed(file) != report.documents[name]:
+            raise ForeignDocumentError(f"{file} is not the certificate in result.json; fetch the round again")
+    _check_shape(report)  # 5
+    extras = _extras(folder / "report.json", report)  # 6
+    return report if extras is None else _with_extras(report, extras)
+
+
+def _manifest(folder: Path, roster: Roster, result: Result) -> Announcement:
+    signed = _signed(folder / "manifest.json")
+    manifest = verify_from(roster.analyst, signed, Manifest)
+    expected = (result.deployment, result.round_id)
+    if (manifest.deployment, manifest.round_id) != expected or result.deployment != roster.deployment:
+        raise ForeignDocumentError(
+            f"{folder / 'manifest.json'} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
+            f"of {result.round_id} of {result.deployment!r}; fetch the round again"
+        )
+    return Announcement(manifest=signed, countersignatures=())
+
+
+def _check_shape(report: RoundReport) -> None:
+    estimate, spec = report.estimate, report.final.mechanism
+    columns = (estimate.values, estimate.standard_errors, estimate.lows, estimate.highs)
+    expected = spec.domain if spec.answers is Answers.HISTOGRAM else 1
+    if any(len(column) != expected for column in columns):
+        raise MalformedDocumentError(f"the answer in result.json does not have the {expected:,} values of {spec.kind}")
+    means = (one for one in (estimate.mean, estimate.mean_standard_error) if one is not None)
+    if not all(abs(one) <= LARGEST for column in (*columns, tuple(means)) for one in column):
+        raise MalformedDocumentError("the answer in result.json has a number that no round can have")
+    if report.final.ledger.limit < 0 or not 0 <= report.final.issued_at < 2**47:
+        raise MalformedDocumentError("the certificate in result.json has a time or a budget that there cannot be")
+
+
+def _extras(file: Path, report: RoundReport) -> _Extras | None:
+    if not file.exists():
+        return None
+    extras = from_json(_read(file, "report", MOST_BYTES), _Extras)
+    if extras.round != report.round_id:
+        raise ForeignDocumentError(f"{file} is of another round than result.json; delete it, it is not needed")
+    count, truths = len(report.estimate.values), _truths(extras)
+    texts = [extras.column or "", *extras.seconds, *(extras.labels or ())]
+    numbers = [*extras.seconds.values(), *truths.tolist(), extras.capped, extras.drawn_with_replacement_from or 0]
+    shares = (extras.traced, extras.attack_success, extras.guessing_without_messages)
+    if (
+        len(truths) not in {0, count}
+        or len(extras.labels or ()) not in {0, count}
+        or len(extras.seconds) > 100
+        or any(len(text) > _TEXT for text in texts)
+        or not all(0 <= number <= LARGEST for number in numbers)
+        or not all(0 <= share <= 1 for share in shares if share is not None)
+    ):
+        raise MalformedDocumentError(f"{file} does not fit the round; delete it, the page is made without it then")
+    return extras
+
+
+def _truths(extras: _Extras) -> NDArray[np.float64]:
+    """Shape (0,), (1,) for a sum, or (values,)."""
+    return np.atleast_1d(np.array([] if extras.true_value is None else extras.true_value, dtype=np.float64))
+
+
+def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
+    truths = _truths(extras)
+    trace = None
+    if extras.traced is not None:
+        trace = SavedTrace(
+            report.accepted,
+            extras.traced,
+            extras.attack_success,
+            extras.attack_interval,
+            extras.attack_confidence,
+            extras.guessing_without_messages,
+        )
+    return replace(
+        report,
+        truth=truths.astype(np.int64) if truths.size else None,
+        capped=extras.capped,
+        drawn_from=extras.drawn_with_replacement_from,
+        column=extras.column,
+        labels=extras.labels or (),
+        seconds=extras.seconds,
+        trace=trace,
+    )
+
+
+def _signed(file: Path) -> Signed:
+    return Signed.from_bytes(_read(file, "document", MAX_DOCUMENT_BYTES))
+
+
+def _read(file: Path, what: str, most: int) -> bytes:
+    """A regular file of bounded length: a device or a pipe in its place would have no end."""
+    if not file.is_file():
+        raise ConfigError(f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS --out`")
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {file}: {error.strerror}; check its permissions") from error
+    if len(data) > most:
+        raise MalformedDocumentError(f"the {what} {file} is longer than {most:,} bytes; fetch the round again")
+    return data

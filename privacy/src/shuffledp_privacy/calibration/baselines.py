@@ -1,0 +1,89 @@
+"""What the same target costs without a shuffler, and with somebody whom everybody trusts: errors to compare with.
+
+Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there is may be smaller.
+docs/accounting.md, propositions C8, K7, K13, S1 and S16.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shuffledp_core import noise
+from shuffledp_core.mechanisms import Answers
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import standard_error
+from shuffledp_privacy.calibration.target import Target
+from shuffledp_privacy.central import gaussian_sigma
+from shuffledp_privacy.local.lecture import OneBitMean
+
+_MOST_VALUES = 10**6
+"""Largest domain of the one-bit report's analysis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Errors of one round of a sum, or of one count of a histogram at worst, in the units of the values, or users.
+
+    Attributes:
+        answers: what is estimated.
+        local: standard error where nobody is trusted and nothing is shuffled.
+        local_by: the mechanism that has it.
+        central: standard error where one party sees every value and adds noise once.
+        central_by: the mechanism that has it.
+    """
+
+    answers: Answers
+    local: float
+    local_by: str
+    central: float
+    central_by: str
+
+
+def baseline(target: Target, answers: Answers) -> Baseline:
+    """The errors beside which a shuffled answer stands; pure mechanisms compose by adding up, Gaussian noise exactly.
+
+    Raises:
+        UsageError: a sum of a target without `max_value`.
+    """
+    local, central = (_sums if answers is Answers.SUM else _histograms)(target)
+    central = {**local, **central}  # whoever is trusted may also do what each would have done alone
+    local_by, central_by = min(local, key=local.__getitem__), min(central, key=central.__getitem__)
+    return Baseline(answers, local[local_by], local_by, central[central_by], central_by)
+
+
+def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
+    """Noise for the largest change; under metric adjacency ε is of one unit, so noise for one unit serves all."""
+    each, metric = target.epsilon / target.rounds, target.adjacency is Adjacency.METRIC
+    reach = 1 if metric else target.reach
+    central = {"discrete Laplace": noise.standard_deviation(1.0, each / reach)}
+    if not metric:  # Gaussian noise has no bound per unit that is linear in the distance
+        central["Gaussian"] = gaussian_sigma(reach * math.sqrt(target.rounds), target.epsilon, target.delta)
+    local = {name: error * math.sqrt(target.users) for name, error in central.items()}
+    if not metric and target.largest <= _MOST_VALUES:
+        local["one bit"] = math.sqrt(target.users) * standard_error(OneBitMean(each, target.largest), 1)
+    return local, central
+
+
+def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
+    """A change moves one user from one count to another: two counts by one each."""
+    each, spread = target.epsilon / target.rounds, math.sqrt(2 * target.rounds)
+    central = {
+        "discrete Laplace": noise.standard_deviation(1.0, each / 2),
+        "Gaussian": gaussian_sigma(spread, target.epsilon, target.delta),
+    }
+    users = math.sqrt(target.users)
+    local = {
+        "k-ary randomised response": users * _randomised_response(each, target.bins),
+        # √n/(1 - γ) with ε_L = ln((2 - γ)/γ).
+        "Hadamard response": users / math.tanh(each / 2),
+    }
+    return local, central
+
+
+def _randomised_response(epsilon: float, symbols: int) -> float:
+    """Error of one count of one user, at the worst value: p = e^ε/(e^ε + k - 1), q = 1/(e^ε + k - 1)."""
+    below = math.exp(-epsilon)
+    total = 1 + (symbols - 1) * below
+    p, q = 1 / total, below / total
+    return math.sqrt(max(p * (1 - p), q * (1 - q))) / (p - q)
