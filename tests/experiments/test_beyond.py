@@ -151,7 +151,7 @@ def deviation_of_a_count(spec: Mechanism, held: int, rounds: int) -> float:
     values = np.repeat([5, 6], [held, 10_000 - held])
     generator = np.random.default_rng(held)
     counts = [np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet) for _ in range(rounds)]
-    return float(np.std([spec.estimate(each, 10_000).values[5] for each in counts]))
+    return float(np.std([spec.estimate(each, Fraction(10_000)).values[5] for each in counts]))
 
 
 def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:
