@@ -1,8 +1,9 @@
 """A uniformly random order of any number of records, in bounded memory: random buckets, then an order inside each.
 
 Every record goes to the bucket of an independent, uniform label; each bucket is then read back, permuted uniformly in
-memory and appended to the output (Sandelius 1962). docs/protocol.md, "Order", proves that all orders of all records are
-equally likely, whatever the sizes of the buckets. A batch that fits into memory has one bucket, and no file.
+memory and appended to the output (Sandelius 1962). docs/protocol.md, section "Mixing", under "Order", proves that all
+orders of all records are equally likely, whatever the sizes of the buckets. A batch that fits into memory has one bucket,
+and no file.
 """
 
 from __future__ import annotations
