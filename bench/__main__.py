@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, submissions
+from bench import accounting, audit, mixing, rounds, submissions, verified
 from bench.machine import machine
 
 PARTS = {
     "mixing": mixing.run,
+    "verified": verified.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,
