@@ -12,8 +12,8 @@ from shuffledp_core.verified.evidence import Accused, Excluded, Moved, Moves, Or
 from shuffledp_core.verified.faults import at_fault, node
 from shuffledp_core.verified.group import Element, digested, element, number
 from shuffledp_core.verified.headers import Header
-from shuffledp_core.verified.proofs import point_of, verify_equal
-from shuffledp_core.verified.terms import MixTerms, split
+from shuffledp_core.verified.proofs import verify_equal
+from shuffledp_core.verified.terms import MixTerms, key_of, split
 from shuffledp_core.verified.trees import verify_path
 
 
@@ -109,7 +109,7 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
     with at_fault(BadBlameError, party):
         case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3
         key = element(key_bytes)
-        _check_blinded(terms, position, key, point_of(outgoing), step.blinding_proof)  # T3
+        _check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3
         share = _share(terms, position, key, step.share, step.share_proof)
     if key in case.deleted.get(position, ()):  # T3
         raise BadBlameError(f"{party}: put out a record of a user who was excluded")
@@ -137,7 +137,7 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     leaf = commitment(terms, origin.salt, origin.index, key + split(outgoing)[1])
     with at_fault(BadBlameError, party):
         verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5
-        _check_blinded(terms, 1, key, point_of(outgoing), origin.blinding_proof)  # T5
+        _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5
 
 
 def check_moves(case: Case, position: int, keys: Sequence[Element], moves: Sequence[Moved]) -> tuple[Element, ...]:
@@ -151,9 +151,9 @@ def check_moves(case: Case, position: int, keys: Sequence[Element], moves: Seque
         raise BadBlameError(f"{party}: shows {len(moves)} of {len(keys)} keys")
     with at_fault(BadBlameError, party):
         for key, moved in zip(keys, moves, strict=True):
-            _check_blinded(case.terms, position, key, point_of(moved.record), moved.blinding_proof)  # T6
+            _check_blinded(case.terms, position, key, key_of(moved.record), moved.blinding_proof)  # T6
             case.verify_in_output(position, moved.index, moved.record, moved.path)  # T6 path
-    return tuple(point_of(moved.record) for moved in moves)
+    return tuple(key_of(moved.record) for moved in moves)
 
 
 def check_trace(case: Case, position: int, trace: Trace) -> bytes:

@@ -15,8 +15,7 @@ from shuffledp_core.verified.evidence import Excluded, Transcript, exclusion_par
 from shuffledp_core.verified.faults import at_fault
 from shuffledp_core.verified.group import WIDTH, Element, digested, less, total
 from shuffledp_core.verified.headers import Header, link, signed_header, verify_sum
-from shuffledp_core.verified.proofs import point_of
-from shuffledp_core.verified.terms import MixTerms
+from shuffledp_core.verified.terms import MixTerms, key_of
 from shuffledp_core.verified.trees import root
 
 
@@ -144,7 +143,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> tuple[Element, ...]:
     with at_fault(BadHopError, chain.case.party(header.position)):
         if len(records) != header.count or any(len(record) != width for record in records):  # H2
             raise ProofError(f"the batch is not {header.count} records of {width} bytes")
-        keys = tuple(point_of(record) for record in records)
+        keys = tuple(key_of(record) for record in records)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key stands twice in the batch")
         if total(keys) != chain.total:  # H5
@@ -175,7 +174,7 @@ def check_board(
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
         if len(headers) != terms.hops or len(board) != terms.messages_per_user * chain.users:  # H2
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
-        keys = [point_of(message) for message in board]
+        keys = [key_of(message) for message in board]
         for key, message in zip(keys, board, strict=True):
             terms.verify_message(key, message[WIDTH:])  # F1, F2
         if len(set(keys)) != len(keys):  # H3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
+from typing import Final, TypeAlias
 
 from shuffledp_core.errors import ProofError
 from shuffledp_core.randomness import RandomBytes
@@ -18,7 +18,6 @@ from shuffledp_core.verified.group import (
     Element,
     Scalar,
     challenge,
-    element,
     minus,
     multiply,
     multiply_add,
@@ -28,7 +27,7 @@ from shuffledp_core.verified.group import (
 
 PROOF_BYTES: Final = 2 * WIDTH
 
-Context = tuple[bytes, ...]
+Context: TypeAlias = tuple[bytes, ...]
 """What a proof is bound to beside its statement: digests, names, positions."""
 
 
@@ -109,11 +108,6 @@ def verify_all(context: Context, points: Sequence[Element], proof: bytes) -> Non
     commitment = minus(multiply(z, GENERATOR), multiply(c, weighted))
     if c != challenge("claim", *context, b"".join(points), commitment):
         raise ProofError("the proof of knowledge of all keys does not hold")
-
-
-def point_of(data: bytes) -> Element:
-    """The element at the beginning of a record. Raises `ProofError`."""
-    return element(data[:WIDTH])
 
 
 def _split(proof: bytes) -> tuple[Scalar, Scalar]:

@@ -11,7 +11,7 @@ from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
 from shuffledp_core.errors import ProofError, UnansweredError
-from shuffledp_core.verified.group import WIDTH, Element, digested, number
+from shuffledp_core.verified.group import WIDTH, Element, digested, element, number
 from shuffledp_core.verified.keys import Route
 from shuffledp_core.verified.proofs import PROOF_BYTES, verify_knowledge
 
@@ -116,3 +116,8 @@ def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:
 def split(record: bytes) -> tuple[bytes, bytes]:
     """(key, box) of a record; the key is not checked."""
     return record[:WIDTH], record[WIDTH:]
+
+
+def key_of(record: bytes) -> Element:
+    """The key of a record. `ProofError` if it is no element."""
+    return element(record[:WIDTH])
