@@ -53,6 +53,7 @@ from shuffledp_core.verified.group import (
     random_scalar,
     total,
 )
+from shuffledp_core.verified.headers import signed_header
 from shuffledp_core.verified.hops import Hop, Question
 from shuffledp_core.verified.keys import check_route
 from shuffledp_core.verified.proofs import prove_all, prove_knowledge
@@ -321,6 +322,14 @@ def other_header_before() -> None:
     check_trace(case, 3, world.hops[1].show(question, world.random))
 
 
+def header_too_many() -> None:
+    """The analyst signs a header, too."""
+    world = World().play()
+    more = replace(world.headers[-1], position=NODES + 1)
+    more = replace(more, signature=signer(NODES + 1)(signed_header(world.terms, more)))
+    follow(world.terms, world.listed, [*world.headers, more], [])
+
+
 def header_damaged() -> None:
     """Whoever carries an honest node's header damages its sum."""
     world, _ = stopped_at(2)
@@ -427,6 +436,7 @@ def attacks() -> dict[str, Attack]:
             ("T6 path",),
         ),
         "two headers of one node": Attack(other_header_before, "UnansweredError", "no answer", ("H1 link",)),
+        "a header behind the last node": Attack(header_too_many, "UnansweredError", "no answer"),
         "excluded record kept": Attack(
             lambda: put(cheats.Hoarder, 2, spoiled_user(6, 9), both_spoiled(7)),
             "BadBlameError",

@@ -82,6 +82,8 @@ class Chain:
         """
         case, position = self.case, len(self.case.headers) + 1
         terms, party = case.terms, self.case.party(position)
+        if position > terms.hops:
+            raise UnansweredError(f"no answer: {terms.hops} nodes have no header {position}")
         terms.require_signed(position, signed_header(terms, header), header.signature)  # H1
         seen = (position, self.link, case.listed.digest, self.digest)
         if (header.position, header.previous, header.list_digest, header.exclusions) != seen:  # H1
