@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, samplers, shuffling, submissions
+from bench import accounting, audit, mixing, rounds, samplers, shuffling, submissions, verified
 from bench.machine import machine
 
 PARTS = {
     "mixing": mixing.run,
     "shuffling": shuffling.run,
+    "verified": verified.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,

@@ -83,6 +83,10 @@ class FalseResultError(DocumentError):
     """A genuine result contradicts the board or the headers that it rests on: its signer is wrong or lies."""
 
 
+class ProofError(DocumentError):
+    """A group element, a number or a proof of verified mixing is malformed or does not hold."""
+
+
 class StaleRosterError(ConfigError, DocumentError):
     """The roster has expired, or is older than one that this process has used before. Exit code 2."""
 
@@ -129,6 +133,10 @@ class SubmissionClosedError(ClientFault):
     """The round is not open: too early, too late, full, or already closed."""
 
 
+class BadClaimError(ClientFault):
+    """A claim of verified mixing is not signed, not proved, or does not fit its records."""
+
+
 class NodeFault(ShuffleDPError):  # noqa: N818
     """A mix node did something that no correct node does, or is gone."""
 
@@ -139,6 +147,18 @@ class BadBatchError(NodeFault):
 
 class RoundKeyError(NodeFault):
     """A node's round key is missing, not signed by it, or for another round or position."""
+
+
+class BadListError(NodeFault):
+    """The entry node's signed list of claims breaks a rule of verified mixing: that convicts the entry node."""
+
+
+class BadHopError(NodeFault):
+    """A header or batch of verified mixing is not the one that the list and the hops before it lead to."""
+
+
+class BadBlameError(NodeFault):
+    """An accusation, or a step of its trace, does not stand: whoever gave it is at fault."""
 
 
 class UnreachableError(NodeFault):
@@ -163,6 +183,10 @@ class UnknownRoundError(RoundStateError):
 
 class RoundFailed(ShuffleDPError):  # noqa: N818
     """The round ended without a result; nothing was published. Its budget is released only on every node's discard."""
+
+
+class UnansweredError(RoundFailed):
+    """A verified round stops, and nobody can be shown to be guilty: an answer is missing, not signed, or disagrees."""
 
 
 class TooFewReportsError(RoundFailed):

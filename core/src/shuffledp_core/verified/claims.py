@@ -1,0 +1,233 @@
+"""What a user sends, and the list of all claims: docs/mixing.md, "Claim" and "List"."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Final
+
+from nacl import bindings
+
+from shuffledp_core.errors import BadClaimError, BadListError, ProofError, UnansweredError
+from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified.faults import at_fault, node, user
+from shuffledp_core.verified.group import (
+    GENERATOR,
+    WIDTH,
+    Element,
+    Scalar,
+    challenge,
+    digested,
+    element,
+    multiply,
+    number,
+    total,
+)
+from shuffledp_core.verified.proofs import no_randomness, prove_all, prove_knowledge, verify_all
+from shuffledp_core.verified.terms import MixTerms, split, verifies
+from shuffledp_core.verified.trees import root
+
+_SIGNED: Final = b"shuffledp/v2/claim\x00"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A user's public statement: the keys of its messages, and a commitment to its records.
+
+    `credential` is its Ed25519 public key; `keys` is X_1 || .. || X_m; `root` commits to the records that node 1 gets.
+    """
+
+    credential: bytes
+    root: bytes
+    proof: bytes
+    keys: bytes
+    signature: bytes
+
+    def parts(self) -> tuple[bytes, ...]:
+        """All fields, in the order in which they are signed and hashed."""
+        return (self.credential, self.root, self.proof, self.keys, self.signature)
+
+    @property
+    def key_list(self) -> tuple[Element, ...]:
+        """The keys one by one; they are elements once the claim was checked."""
+        return tuple(Element(self.keys[start : start + WIDTH]) for start in range(0, len(self.keys), WIDTH))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One user's claim with what it sends to node 1 alone and what it keeps.
+
+    `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the messages on the board.
+    """
+
+    claim: Claim
+    submission: bytes = field(repr=False)
+    secrets: tuple[Scalar, ...] = field(repr=False)
+
+
+def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
+    """What the credential's key signs."""
+    return _SIGNED + terms.manifest + b"".join(claim.parts()[:-1])
+
+
+def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes) -> Prepared:
+    """Seals one user's randomised symbols and claims them. Call it once a round; to send again, send the same.
+
+    Args:
+        terms: the round.
+        symbols: m symbols below the alphabet's size.
+        credential_seed: the raw Ed25519 private key of the credential, 32 bytes.
+        random: the operating system's CSPRNG.
+
+    Raises:
+        ValueError: the symbols do not fit the round (our own misuse).
+    """
+    if len(symbols) != terms.messages_per_user or not all(0 <= symbol < terms.alphabet for symbol in symbols):
+        raise ValueError("the number of symbols or a symbol does not fit the round")
+    own = random(WIDTH)
+    credential = bindings.crypto_sign_seed_keypair(credential_seed)[0]
+    said = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
+    # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two different messages.
+    secrets = tuple(
+        challenge("secret", terms.manifest, own, credential, number(index), said) for index in range(len(symbols))
+    )
+    records = [seal_record(terms, secret, symbol) for secret, symbol in zip(secrets, symbols, strict=True)]
+    return sign_claim(terms, records, secrets, credential_seed, random)
+
+
+def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
+    """One message under a secret x of its own: the record X || box that node 1 gets.
+
+    The same x and symbol give the same bytes: two different boxes under one x would show both to whoever compares them.
+    """
+    base = terms.route.blinding[-1]
+    key, said = multiply(secret, base), symbol.to_bytes(terms.symbol_bytes, "big")
+    content = said + prove_knowledge("message", (terms.manifest, said), base, key, secret, no_randomness)
+    box = terms.seal(terms.analyst, key, content)
+    for position in range(terms.hops, 1, -1):
+        box = terms.seal(position, multiply(secret, terms.route.opener(position)[1]), box)
+    return multiply(secret, GENERATOR) + box
+
+
+def sign_claim(
+    terms: MixTerms, records: Sequence[bytes], secrets: Sequence[Scalar], credential_seed: bytes, random: RandomBytes
+) -> Prepared:
+    """The claim over sealed records; `make_claim` calls it."""
+    credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
+    seed = random(WIDTH)
+    commitments = root(commitments_of(terms, seed, records))
+    keys = tuple(Element(split(record)[0]) for record in records)
+    proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
+    unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
+    signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[: bindings.crypto_sign_BYTES]
+    claim = Claim(credential, commitments, proof, b"".join(keys), signature)
+    return Prepared(claim, seed + b"".join(records), tuple(secrets))
+
+
+def salt(terms: MixTerms, seed: bytes, index: int) -> bytes:
+    """What hides the commitment to record `index`, which node 1 shows of a blamed user's record only."""
+    return digested("salt", terms.manifest, seed, number(index))
+
+
+def commitment(terms: MixTerms, salt_: bytes, index: int, record: bytes) -> bytes:
+    """The commitment to a user's record `index`, from 0."""
+    return digested("commitment", terms.manifest, salt_, number(index), *split(record))
+
+
+def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> list[bytes]:
+    """The leaves under a claim's root."""
+    return [commitment(terms, salt(terms, seed, index), index, record) for index, record in enumerate(records)]
+
+
+def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> None:
+    """Checks a claim as everybody does.
+
+    1. C1: the credential is enrolled and signed it, by libsodium's strict rule.
+    2. C2: it has m different keys, each an element.
+    3. C3: it knows the logarithm of every one.
+
+    Raises:
+        BadClaimError: naming the user.
+    """
+    party = user(claim.credential)
+    if claim.credential not in enrolled:  # C1
+        raise BadClaimError(f"{party}: is not enrolled for this round")
+    with at_fault(BadClaimError, party):
+        verify_signature(terms, claim)  # C1
+        if len(claim.root) != WIDTH or len(claim.keys) != WIDTH * terms.messages_per_user:  # C2
+            raise ProofError(f"the claim needs a root of {WIDTH} bytes and {terms.messages_per_user} keys")
+        keys = tuple(element(key) for key in claim.key_list)
+        if len(set(keys)) != len(keys):  # C2
+            raise ProofError("a key stands twice in the claim")
+        verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3
+
+
+def verify_signature(terms: MixTerms, claim: Claim) -> None:
+    """The signature of a claim; a rule that another library reads otherwise would frame node 1. Raises `ProofError`."""
+    if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
+        raise ProofError("the claim is not signed by its credential's key")
+
+
+def open_submission(terms: MixTerms, claim: Claim, submission: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+    """(seed, records) of a checked claim's submission, C4: only node 1 sees it, before it gives a receipt.
+
+    Raises:
+        BadClaimError: another length, or these are not the records that the claim commits to.
+    """
+    width = terms.record_bytes(1)
+    seed, packed = submission[:WIDTH], submission[WIDTH:]
+    records = tuple(packed[start : start + width] for start in range(0, len(packed), width))
+    legal = len(submission) == WIDTH + width * terms.messages_per_user
+    keys = b"".join(split(record)[0] for record in records)
+    if not (legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root):  # C4
+        raise BadClaimError(
+            f"{user(claim.credential)}: the records are not those of the claim; send it again unchanged"
+        )
+    return seed, records
+
+
+@dataclass(frozen=True)
+class ClaimList:
+    """A checked list: its digest, the claims by ascending credential, and the sum Σ_0 of all their keys."""
+
+    digest: bytes
+    claims: tuple[Claim, ...]
+    total: Element
+
+    @cached_property
+    def by_credential(self) -> dict[bytes, Claim]:
+        """The claims by credential."""
+        return {claim.credential: claim for claim in self.claims}
+
+
+def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes]) -> ClaimList:
+    """Checks node 1's list as everybody does, and gives what the hops are checked against.
+
+    1. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
+    2. L3: as many users as the round may have.
+    3. L4: no key stands twice.
+
+    Raises:
+        BadListError: naming node 1, whose signature is on it.
+        UnansweredError: the keys add up to the identity; nobody is named for that.
+    """
+    entry = node(1, terms.hops)
+    if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
+        raise BadListError(f"{entry}: the credentials of the list do not ascend")
+    for claim in claims:
+        try:
+            check_claim(terms, claim, enrolled)  # L2
+        except BadClaimError as error:
+            raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
+    if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
+        raise BadListError(f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to {terms.max_reports}")
+    keys = list(chain.from_iterable(claim.key_list for claim in claims))
+    if len(set(keys)) != len(keys):  # L4
+        raise BadListError(f"{entry}: a key stands twice in the list")
+    parts = [part for claim in claims for part in claim.parts()]
+    try:
+        return ClaimList(digested("list", terms.manifest, *parts), tuple(claims), total(keys))
+    except ProofError as error:
+        raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

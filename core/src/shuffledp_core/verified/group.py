@@ -1,0 +1,119 @@
+"""ristretto255 (RFC 9496) by libsodium, and the hashes of docs/mixing.md, "Notation". No arithmetic of our own.
+
+rbcl adds bytes that encode no element without a word, and calls the identity valid: everything that others send goes
+through `element` or `scalar` first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import reduce
+from typing import Final, NewType
+
+import rbcl
+
+from shuffledp_core.errors import ProofError
+from shuffledp_core.randomness import RandomBytes
+
+Element = NewType("Element", bytes)
+"""32 bytes: the canonical encoding of an element that is not the identity."""
+
+Scalar = NewType("Scalar", bytes)
+"""32 bytes, little endian, below the group's order."""
+
+WIDTH: Final = 32
+_LABEL: Final = b"shuffledp/v2/mix/"
+_IDENTITY: Final = bytes(WIDTH)
+_ONE: Final = (1).to_bytes(WIDTH, "little")
+
+GENERATOR: Final = Element(rbcl.crypto_scalarmult_ristretto255_base(_ONE))
+"""G: the generator of RFC 9496."""
+
+
+def element(data: bytes) -> Element:
+    """The element that these bytes encode. `ProofError`: another length, no canonical encoding, or the identity."""
+    if len(data) != WIDTH or data == _IDENTITY or not rbcl.crypto_core_ristretto255_is_valid_point(bytes(data)):
+        raise ProofError(f"{data[:WIDTH].hex()!r} is no group element, or the identity")
+    return Element(bytes(data))
+
+
+def scalar(data: bytes) -> Scalar:
+    """The number that these bytes encode. `ProofError` for another length or a number not below the order."""
+    if len(data) != WIDTH or rbcl.crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
+        raise ProofError(f"{data[:WIDTH].hex()!r} is no scalar in canonical form")
+    return Scalar(bytes(data))
+
+
+def random_scalar(random: RandomBytes) -> Scalar:
+    """A uniform scalar that is not zero, from 64 bytes of `random` (bias below 2^-250)."""
+    while True:
+        drawn = rbcl.crypto_core_ristretto255_scalar_reduce(random(2 * WIDTH))
+        if drawn != bytes(WIDTH):
+            return Scalar(drawn)
+
+
+def multiply(factor: Scalar, point: Element) -> Element:
+    """factor · point, both valid. `ProofError` where the result is the identity, so also for the factor 0."""
+    try:
+        if point == GENERATOR:
+            return Element(rbcl.crypto_scalarmult_ristretto255_base(factor))
+        return Element(rbcl.crypto_scalarmult_ristretto255(factor, point))
+    except RuntimeError as error:
+        raise ProofError("a product of group elements is the identity") from error
+
+
+def total(points: Iterable[Element]) -> Element:
+    """The sum of valid elements. `ProofError` where it is the identity, as of none at all."""
+    found = reduce(rbcl.crypto_core_ristretto255_add, points, _IDENTITY)
+    if found == _IDENTITY:
+        raise ProofError("a sum of group elements is the identity")
+    return Element(found)
+
+
+def less(point: Element, gone: Iterable[Element]) -> Element:
+    """point minus all of these, valid ones. `ProofError` where that is the identity; a sum on the way may be.
+
+    Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
+    """
+    found = reduce(rbcl.crypto_core_ristretto255_sub, gone, point)
+    if found == _IDENTITY:
+        raise ProofError("what is left of a sum of group elements is the identity")
+    return Element(found)
+
+
+def minus(left: Element, right: Element) -> Element:
+    """left - right, both valid. `ProofError` where they are equal."""
+    return less(left, (right,))
+
+
+def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
+    """factor · secret + summand modulo the order."""
+    product = rbcl.crypto_core_ristretto255_scalar_mul(factor, secret)
+    return Scalar(rbcl.crypto_core_ristretto255_scalar_add(product, summand))
+
+
+def number(value: int) -> bytes:
+    """A position, index or count as hashes read it: 4 bytes, big endian. `ProofError` where it does not fit."""
+    if not 0 <= value < 2**32:
+        raise ProofError(f"{value.bit_length()} bits are no position, index or count of 4 bytes")
+    return value.to_bytes(4, "big")
+
+
+def hashed(label: str, *parts: bytes) -> bytes:
+    """H(label; parts): SHA-512 of the label and the parts, each behind its length in 8 bytes."""
+    found = hashlib.sha512(_LABEL + label.encode() + b"\x00")
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.digest()
+
+
+def digested(label: str, *parts: bytes) -> bytes:
+    """D(label; parts): the first 32 bytes of H."""
+    return hashed(label, *parts)[:WIDTH]
+
+
+def challenge(label: str, *parts: bytes) -> Scalar:
+    """C(label; parts): all 64 bytes of H, modulo the order."""
+    return Scalar(rbcl.crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))

@@ -1,0 +1,120 @@
+"""No check of docs/mixing.md is there for show: without it, one of the attacks ends otherwise.
+
+The package and the attacks are copied under another name, with one check cut out of the source.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from mixing_attacks import attacks
+
+import shuffledp_core.verified
+
+PACKAGE = Path(shuffledp_core.verified.__file__).parent
+TESTS = Path(__file__).parent
+
+CUT = {
+    "K2": ("keys", '            verify_knowledge("blinding"', '            (lambda *_: None)("blinding"'),
+    "K3": ("keys", '                verify_knowledge("opening"', '                (lambda *_: None)("opening"'),
+    "C1 enrolled": ("claims", "if claim.credential not in enrolled:", "if False:"),
+    "C1 signed": ("claims", "verify_signature(terms, claim)  # C1", "pass"),
+    "C2": ("claims", "if len(set(keys)) != len(keys):  # C2", "if False:"),
+    "C3": ("claims", "verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3", "pass"),
+    "C3 powers": ("proofs", "total((multiply(c, inner), point))", "total((inner, point))"),
+    "C4": ("claims", "if not (legal and keys == claim.keys and", "if not (legal or"),
+    "L3": ("claims", "if not terms.min_reports <= len(claims) <= terms.max_reports:", "if False:"),
+    "L4": ("claims", "    if len(set(keys)) != len(keys):  # L4", "    if False:"),
+    "H1 signed": (
+        "chain",
+        "terms.require_signed(position, signed_header(terms, header), header.signature)  # H1",
+        "pass",
+    ),
+    "H1 list": (
+        "chain",
+        "if (header.position, header.previous, header.list_digest, header.exclusions) != seen:",
+        "if False:",
+    ),
+    "H1 link": ("chain", "header.previous, header.list", "self.link, header.list"),
+    "H1 once": ("hops", "if self._header is not None and self._header.parts() != headers[-1].parts():", "if False:"),
+    "H2": ("chain", "if header.count != terms.messages_per_user * self.users or", "if"),
+    "H3": ("chain", "        if len(set(keys)) != len(keys):  # H3", "        if False:"),
+    "H4": ("chain", "if not records or root(records) != header.root:", "if False:"),
+    "H5": ("chain", "!= chain.total:  # H5", "is None:"),
+    "H6": ("headers", '    verify_equal("hop"', '    (lambda *_: None)("hop"'),
+    "H7 left": ("hops", "if not self._settled:  # H7", "if False:"),
+    "H7 traced": ("hops", "or accused != self._accusation:  # H7", "or False:"),
+    "H8": ("hops", "if self._output is None:  # H8", "if True:"),
+    "F1": ("terms", 'if int.from_bytes(symbol, "big") >= self.alphabet:', "if False:"),
+    "F2": ("terms", '        verify_knowledge("message"', '        (lambda *_: None)("message"'),
+    "F3": ("chain", "if users < self.case.terms.min_reports:", "if False:"),
+    "T0": ("blame", "case.terms.require_signed(at, signed_answer(case, at, so_far, step), step.signature)", "pass"),
+    "T1": ("blame", "case.verify_in_output(position - 1, accused.index, accused.record, accused.path)  # T1", "pass"),
+    "T2 opens": ("blame", "if terms.content(position, key, share, box) is not None:", "if False:"),
+    "T2 share": ("blame", '    verify_equal("opening"', '    (lambda *_: None)("opening"'),
+    "T3 path": ("blame", "case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3", "pass"),
+    "T3 blinding": (
+        "blame",
+        "_check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3",
+        "pass",
+    ),
+    "T3 deleted": ("blame", "if key in case.deleted.get(position, ()):", "if False:"),
+    "T4": ("blame", "if terms.open(position, share, box) != split(outgoing)[1]:", "if False:"),
+    "T5 path": (
+        "blame",
+        "verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5",
+        "pass",
+    ),
+    "T5 blinding": ("blame", "_check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5", "pass"),
+    "T6": (
+        "blame",
+        "_check_blinded(case.terms, position, key, key_of(moved.record), moved.blinding_proof)  # T6",
+        "pass",
+    ),
+    "T6 path": ("blame", "case.verify_in_output(position, moved.index, moved.record, moved.path)  # T6 path", "pass"),
+    "T7": (
+        "hops",
+        "        return case, check_trace(case, question.position, question.trace)",
+        "        return case, question.trace.accused.record",
+    ),
+}
+
+
+@pytest.fixture
+def without(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The attacks against a copy of the package without one check."""
+    where, old, new = CUT[request.param]
+    name = "mixing_without_" + request.param.lower().replace(" ", "_")
+    (tmp_path / name).mkdir()
+    for file in (*PACKAGE.glob("*.py"), *TESTS.glob("mixing_*.py")):
+        text = file.read_text()
+        if file == PACKAGE / f"{where}.py":
+            assert text.count(old) >= 1, f"the check {request.param} is no longer written like this"
+            text = text.replace(old, new)
+        text = text.replace("shuffledp_core.verified", name)
+        for module in ("mixing_model", "mixing_cheats"):
+            text = text.replace(f"from {module} import", f"from {name}.{module} import")
+            text = text.replace(f"import {module} as", f"import {name}.{module} as")
+        (tmp_path / name / file.name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module(f"{name}.mixing_attacks")
+    for module in [module for module in sys.modules if module.startswith(name)]:
+        del sys.modules[module]
+
+
+@pytest.mark.parametrize("without", CUT, indirect=True, ids=CUT)
+def test_without_the_check_an_attack_ends_otherwise(without: ModuleType, request: pytest.FixtureRequest) -> None:
+    check = request.node.callspec.id
+    meant = {name: attack for name, attack in without.attacks().items() if check in attack.removed}
+    assert meant
+    ended = {name: without.outcome(attack.play) for name, attack in meant.items()}
+    assert all(ended[name] != (attack.error, attack.party) for name, attack in meant.items()), ended
+
+
+def test_every_attack_names_checks_that_are_cut_here() -> None:
+    assert {check for attack in attacks().values() for check in attack.removed} == set(CUT)
