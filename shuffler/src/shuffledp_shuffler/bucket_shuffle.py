@@ -2,8 +2,8 @@
 
 Every record goes to the bucket of an independent, uniform label; each bucket is then read back, permuted uniformly in
 memory and appended to the output (Sandelius 1962). docs/protocol.md, section "Mixing", under "Order", proves that all
-orders of all records are equally likely, whatever the sizes of the buckets. A batch that fits into memory has one bucket,
-and no file.
+orders of all records are equally likely, whatever the sizes of the buckets. A batch that fits into memory has one
+bucket, and no file.
 """
 
 from __future__ import annotations

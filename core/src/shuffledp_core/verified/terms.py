@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from nacl import bindings
-from nacl.exceptions import BadSignatureError
 
+from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.errors import ProofError, UnansweredError
 from shuffledp_core.verified.group import WIDTH, Element, digested, element, number
 from shuffledp_core.verified.keys import Route
@@ -105,12 +104,12 @@ class MixTerms:
 
 
 def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:
-    """True for an Ed25519 signature by libsodium's rule, which refuses what other libraries read in different ways."""
+    """True for an Ed25519 signature by the one rule of all parties, `check_signature`."""
     try:
-        bindings.crypto_sign_open(signature + statement, public_key)
-    except (BadSignatureError, ValueError, TypeError):
+        check_signature(public_key, signature, statement)
+    except InvalidSignature:
         return False
-    return len(signature) == bindings.crypto_sign_BYTES
+    return True
 
 
 def split(record: bytes) -> tuple[bytes, bytes]:
