@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, submissions
+from bench import accelerated, accounting, audit, mixing, rounds, submissions
 from bench.machine import machine
 
 PARTS = {
+    "accelerated": accelerated.run,
     "mixing": mixing.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
