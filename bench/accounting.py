@@ -32,7 +32,7 @@ from shuffledp_privacy.calibration.families import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "accountant"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "privacy"))
 from plain_reference import blanket_delta, clones_delta
 
 DELTA = 1e-6

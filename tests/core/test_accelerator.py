@@ -171,10 +171,12 @@ def test_every_suite_opens_a_batch_and_names_the_places_of_what_does_not_open(su
     assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(left, (0, 7, 8, 19))
 
 
-def test_plaintexts_of_two_lengths_are_no_batch(path: str) -> None:
-    if path != "off":
+@pytest.mark.usefixtures("path")
+def test_plaintexts_of_two_lengths_or_without_a_source_are_no_batch() -> None:
+    _, public = suite_named("sealed-box").generate()
+    for plaintexts, sources in (([b"a", b"bc"] * 10, 20), ([b"a"] * 20, 19), ([b"a"] * 2, 3)):
         with pytest.raises(ValueError, match="one length"):
-            SealedBox().seal_batch(suite_named("sealed-box").generate()[1], b"", [b"a", b"bc"] * 10, [os.urandom] * 20)
+            SealedBox().seal_batch(public, b"", plaintexts, [os.urandom] * sources)
 
 
 @pytest.mark.usefixtures("path")

@@ -148,16 +148,21 @@ class SealedBox:
         self, public_key: bytes, info: bytes, plaintexts: Sequence[bytes], sources: Sequence[RandomBytes]
     ) -> list[bytes]:
         """See `Suite.seal_batch`. Through the accelerator where there is one and its lanes are filled."""
+        if len(sources) != len(plaintexts) or len({len(plaintext) for plaintext in plaintexts}) > 1:
+            raise ValueError("a batch has plaintexts of one length, and a source for each")
         fast = engine()
         if fast is None or len(plaintexts) < fast.lanes:
-            pairs = zip(plaintexts, sources, strict=True)
-            return [self.sealer(public_key, info, source)(plaintext) for plaintext, source in pairs]
+            turn = iter(sources)
+
+            def next_source(size: int) -> bytes:  # each seal draws once
+                return next(turn)(size)
+
+            seal = self.sealer(public_key, info, next_source)
+            return [seal(plaintext) for plaintext in plaintexts]
         ephemerals = b"".join([source(32) for source in sources])
-        width = len(plaintexts[0])
-        if width * len(plaintexts) != sum(map(len, plaintexts)) or len(sources) != len(plaintexts):
-            raise ValueError("a batch has plaintexts of one length, and a source for each")
+        width, to = len(plaintexts[0]), recipient(public_key)
         try:
-            sealed = fast.seal_batch(recipient(public_key), ephemerals, b"".join(plaintexts), width)
+            sealed = fast.seal_batch(to, ephemerals, b"".join(plaintexts), width)
         except ValueError as error:
             raise RoundKeyError(_LOW_ORDER) from error
         width += self.overhead
