@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-slow test-docker check check-style check-types check-packages bench soak wheels \
-    sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
+    accel accel-test accel-timing sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
@@ -18,6 +18,7 @@ help:
 	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
 	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123 of its cases, KINDS=split-mix"
+	@echo "make accel   build and install the accelerator of batch cryptography; needs cargo (docs/operations.md)"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
 	@echo "make version VERSION=1.2.3 in every package"
@@ -74,6 +75,19 @@ docs: .venv/synced
 
 bench: .venv/synced
 	$(RUN) python -m bench
+
+# Not part of any other target: `uv sync` removes it again, and everything works without.
+accel: .venv/synced
+	$(UV) pip install --quiet --reinstall ./accel
+	$(RUN) python -c "import shuffledp_accel; print('shuffledp-accel:', shuffledp_accel.paths() or 'no fast path on this processor')"
+
+# The arithmetic against published vectors and its own emulation; under Miri with TOOLCHAIN=+nightly MIRI=miri.
+accel-test:
+	cd accel && cargo $(TOOLCHAIN) $(MIRI) test $(if $(MIRI),,--release) --locked
+
+# Whether time depends on secrets: |t| of Welch's test; with LEAK=1 a leak is planted that it must find.
+accel-timing:
+	cd accel && cargo run --release --locked --quiet --example timing $(if $(LEAK),--features planted-leak)
 
 fuzz: .venv/synced
 	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(KINDS),--kinds $(KINDS))
@@ -139,7 +153,7 @@ proto: .venv/synced
 	$(RUN) sh proto/generate.sh
 
 clean:
-	rm -rf .venv .tools out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools out dist accel/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/synced: pyproject.toml uv.lock */pyproject.toml | uv
 	$(UV) sync --frozen

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accounting, audit, mixing, rounds, samplers, shuffling, submissions, verified
+from bench import accelerated, accounting, audit, mixing, rounds, samplers, shuffling, submissions, verified
 from bench.machine import machine
 
 PARTS = {
+    "accelerated": accelerated.run,
     "mixing": mixing.run,
     "shuffling": shuffling.run,
     "verified": verified.run,

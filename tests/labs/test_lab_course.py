@@ -92,7 +92,7 @@ def test_the_plan_is_shown_with_titles(tmp_path: Path) -> None:
 def test_a_doctor_looks_at_all_that_a_lab_needs(tmp_path: Path) -> None:
     found = {finding.name: finding for finding in examine(tmp_path)}
     assert found.keys() == {
-        "python", "machine", "packages", "sandbox", "ports", "clock", "memory", "processes", "disk",
+        "python", "machine", "packages", "accelerator", "sandbox", "ports", "clock", "memory", "processes", "disk",
     }  # fmt: skip
     assert found["packages"].state == "ok"
     assert all(finding.remedy for finding in found.values() if finding.state != "ok")

@@ -20,7 +20,7 @@ from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import seal_envelope
+from shuffledp_core.onion.layers import seal_envelopes
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
@@ -79,8 +79,20 @@ def seal(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed
     Raises:
         ValueError: the arguments do not fit the geometry.
     """
-    source = stream(seed)  # one stream: all tags are drawn from it before the first ephemeral key
-    return seal_envelope(geometry, round_id, public_keys, tagged(geometry, packed, source), source)
+    return seal_all(geometry, round_id, public_keys, [(packed, seed)])[0]
+
+
+def seal_all(
+    geometry: Geometry, round_id: str, public_keys: Sequence[bytes], users: Sequence[tuple[bytes, bytes]]
+) -> list[bytes]:
+    """Sealed envelopes of many users' (packed symbols, seed), each what `seal` gives, in one batch.
+
+    Raises:
+        ValueError: the arguments do not fit the geometry.
+    """
+    sources = [stream(seed) for _, seed in users]  # one stream each: all tags come before the first ephemeral key
+    messages = [tagged(geometry, packed, source) for (packed, _), source in zip(users, sources, strict=True)]
+    return seal_envelopes(geometry, round_id, public_keys, messages, sources)
 
 
 def prepare(
@@ -104,6 +116,19 @@ def prepare(
     return prepare_answer(verified, randomise(verified.mechanism, value, RandomIntegers(random)), member, random)
 
 
+def prepare_all(
+    verified: VerifiedRound, users: Sequence[tuple[int, Member]], random: RandomBytes = system_random
+) -> list[PreparedSubmission]:
+    """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who share a process.
+
+    Raises:
+        UsageError: a value is outside the round's domain.
+    """
+    answers = (randomise(verified.mechanism, value, RandomIntegers(random)) for value, _ in users)
+    drawn = [_draw(verified, answer, random) for answer in answers]
+    return _sealed(verified, drawn, [member for _, member in users])
+
+
 def prepare_answer(
     verified: VerifiedRound, answer: int, member: Member, random: RandomBytes = system_random
 ) -> PreparedSubmission:
@@ -114,18 +139,34 @@ def prepare_answer(
     Raises:
         ValueError: the round's mechanism has no such answer.
     """
-    geometry = verified.geometry
+    return _sealed(verified, [_draw(verified, answer, random)], [member])[0]
+
+
+def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
+    """Packed symbols of an answer, and a seed."""
     # Not from the seed either: pieces that it gave could be told from others by whoever is shown it.
-    packed = pack(geometry, symbols(verified.mechanism, answer, RandomIntegers(random)))
-    seed = random(SEED_BYTES)
-    envelope = seal(geometry, verified.round_id, verified.public_keys, packed, seed)
+    packed = pack(verified.geometry, symbols(verified.mechanism, answer, RandomIntegers(random)))
+    return packed, random(SEED_BYTES)
+
+
+def _sealed(
+    verified: VerifiedRound, drawn: Sequence[tuple[bytes, bytes]], members: Sequence[Member]
+) -> list[PreparedSubmission]:
+    envelopes = seal_all(verified.geometry, verified.round_id, verified.public_keys, drawn)
+    return [
+        _signed(verified, member, envelope, packed, seed)
+        for member, envelope, (packed, seed) in zip(members, envelopes, drawn, strict=True)
+    ]
+
+
+def _signed(verified: VerifiedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes) -> PreparedSubmission:
     identity = member.identity()
     claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
     return PreparedSubmission(
         deployment=verified.deployment,
         round_id=verified.round_id,
         entry=verified.entry.name,
-        geometry=geometry,
+        geometry=verified.geometry,
         certificate_digest=verified.certificate_digest,
         closes_at=verified.closes_at,
         envelope=envelope,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shuffledp_core.errors import BadBatchError, NodeFault
+from shuffledp_core.errors import NodeFault
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
@@ -44,15 +44,10 @@ def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
     Raises:
         NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is damaged.
     """
-    open_ = suite_named(layer.geometry.suite).opener(layer.private_key, binding(layer.round_id, layer.position))
-    width = layer.unit_bytes
-    opened: list[bytes] = []
-    closed: list[int] = []
-    for start in range(0, len(packed), width):
-        try:
-            opened.append(open_(packed[start : start + width]))
-        except BadBatchError as error:
-            if layer.position == 1:
-                raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged") from error
-            closed.append(start // width)  # dropped, not fatal: one bad onion of one user must not end the round
-    return Peeled(b"".join(opened), tuple(closed))
+    suite = suite_named(layer.geometry.suite)
+    info = binding(layer.round_id, layer.position)
+    opened = suite.open_batch(layer.private_key, info, packed, layer.unit_bytes)
+    if layer.position == 1 and opened.closed:
+        raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged")
+    # Elsewhere left out, not fatal: one bad onion of one user must not end the round.
+    return Peeled(opened.data, opened.closed)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.onion.suites import DOES_NOT_OPEN, suite_named
 from shuffledp_core.randomness import RandomBytes, system_random
 
 
@@ -41,19 +41,38 @@ def seal_envelope(
     Raises:
         ValueError: the arguments do not fit the geometry (our own misuse).
     """
-    if len(public_keys) != geometry.hops or len(messages) != geometry.messages_per_user:
+    return seal_envelopes(geometry, round_id, public_keys, [messages], [source])[0]
+
+
+def seal_envelopes(
+    geometry: Geometry,
+    round_id: str,
+    public_keys: Sequence[bytes],
+    users: Sequence[Sequence[bytes]],
+    sources: Sequence[RandomBytes],
+) -> list[bytes]:
+    """Seals the submissions of many users, each the same as by `seal_envelope` with its own source.
+
+    In one call, since an accelerator computes several seals at a time, and a user alone may have only one message.
+
+    Raises:
+        ValueError: as `seal_envelope`.
+    """
+    messages = geometry.messages_per_user
+    if len(public_keys) != geometry.hops or any(len(own) != messages for own in users):
         raise ValueError("the number of round keys or messages does not fit the geometry")
     # One message of another length could be followed by it through every shuffle.
-    if any(len(message) != geometry.plain_bytes for message in messages):
+    if any(len(message) != geometry.plain_bytes for own in users for message in own):
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
-    records = list(messages)
+    records = [message for own in users for message in own]
+    each = [source for source in sources for _ in range(messages)]
     # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one submission per user; from
     # there on each message is an onion of its own, or those of one user would stay together through every shuffle.
-    for position in range(geometry.hops, 0, -1):
-        seal = suite.sealer(public_keys[position - 1], binding(round_id, position), source)
-        records = [seal(record) for record in records] if position > 1 else [seal(b"".join(records))]
-    return records[0]
+    for position in range(geometry.hops, 1, -1):
+        records = suite.seal_batch(public_keys[position - 1], binding(round_id, position), records, each)
+    packed = [b"".join(records[start : start + messages]) for start in range(0, len(records), messages)]
+    return suite.seal_batch(public_keys[0], binding(round_id, 1), packed, sources)
 
 
 def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelope: bytes) -> bytes:
@@ -95,5 +114,7 @@ def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, p
     width = geometry.record_bytes(position)
     if len(packed) % width:
         raise BadBatchError(f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn")
-    open_ = suite_named(geometry.suite).opener(private_key, binding(round_id, position))
-    return b"".join([open_(packed[start : start + width]) for start in range(0, len(packed), width)])
+    opened = suite_named(geometry.suite).open_batch(private_key, binding(round_id, position), packed, width)
+    if opened.closed:
+        raise BadBatchError(f"layer {opened.closed[0]} of {len(packed) // width}: {DOES_NOT_OPEN}")
+    return opened.data

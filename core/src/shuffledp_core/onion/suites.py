@@ -1,15 +1,16 @@
 """Public-key encryption suites that a round can choose; each seals one layer to one hop's round key.
 
 A suite is anonymous public-key authenticated encryption: what it seals opens only under the round key, is not
-malleable, and hides the sender. `info` binds a layer to round and position. Nothing here is home-made: the
-sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180 (through cryptography).
-docs/protocol.md, section "Suites".
+malleable, and hides the sender. `info` binds a layer to round and position. No scheme here is our own: the
+sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180 (through cryptography). One implementation is:
+where the optional wheel is installed, batches of sealed boxes go through its arithmetic, byte for byte the same
+(docs/adr/0012-accelerator.md). docs/protocol.md, section "Suites".
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,7 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
 
-from shuffledp_core.errors import BadBatchError, ConfigError
+from shuffledp_core.errors import BadBatchError, ConfigError, RoundKeyError
+from shuffledp_core.onion.acceleration import engine, recipient
 from shuffledp_core.randomness import RandomBytes, system_random
 
 Seal = Callable[[bytes], bytes]
@@ -25,6 +27,14 @@ Seal = Callable[[bytes], bytes]
 
 Open = Callable[[bytes], bytes]
 """A function that opens one layer; raises `BadBatchError` for anything that the recipient's key does not open."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Packed plaintexts of the layers that opened, in order, and the places of those that did not."""
+
+    data: bytes
+    closed: tuple[int, ...]
 
 
 class Suite(Protocol):
@@ -62,6 +72,14 @@ class Suite(Protocol):
     def opener(self, private_key: bytes, info: bytes) -> Open:
         """A function that opens what was sealed to this key under the same `info`."""
 
+    def seal_batch(
+        self, public_key: bytes, info: bytes, plaintexts: Sequence[bytes], sources: Sequence[RandomBytes]
+    ) -> list[bytes]:
+        """What `sealer` gives for each plaintext of one length with its own source, in order."""
+
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+        """What `opener` gives for each layer of `width` bytes; `packed` holds a whole number of them."""
+
 
 @dataclass(frozen=True)
 class SealedBox:
@@ -95,13 +113,17 @@ class SealedBox:
         behind the ephemeral public key.
         """
         from nacl import bindings
+        from nacl.exceptions import CryptoError
 
         def seal(plaintext: bytes) -> bytes:
             ephemeral = source(bindings.crypto_box_SECRETKEYBYTES)
             shown = bindings.crypto_scalarmult_base(ephemeral)
             # Derived, as in `crypto_box_seal`: the ephemeral key seals only this one box, so its nonce never repeats.
             nonce = hashlib.blake2b(shown + public_key, digest_size=bindings.crypto_box_NONCEBYTES).digest()
-            return shown + bindings.crypto_box_easy(plaintext, nonce, public_key, ephemeral)
+            try:
+                return shown + bindings.crypto_box_easy(plaintext, nonce, public_key, ephemeral)
+            except CryptoError as error:
+                raise RoundKeyError(_LOW_ORDER) from error
 
         return seal
 
@@ -118,9 +140,41 @@ class SealedBox:
                 return bindings.crypto_box_seal_open(layer, public_key, private_key)
             # One sentence for every cause: a sender that learned which check failed would have an oracle.
             except (CryptoError, TypeError, ValueError) as error:
-                raise BadBatchError(_DOES_NOT_OPEN) from error
+                raise BadBatchError(DOES_NOT_OPEN) from error
 
         return open_
+
+    def seal_batch(
+        self, public_key: bytes, info: bytes, plaintexts: Sequence[bytes], sources: Sequence[RandomBytes]
+    ) -> list[bytes]:
+        """See `Suite.seal_batch`. Through the accelerator where there is one and its lanes are filled."""
+        if len(sources) != len(plaintexts) or len({len(plaintext) for plaintext in plaintexts}) > 1:
+            raise ValueError("a batch has plaintexts of one length, and a source for each")
+        fast = engine()
+        if fast is None or len(plaintexts) < fast.lanes:
+            turn = iter(sources)
+
+            def next_source(size: int) -> bytes:  # each seal draws once
+                return next(turn)(size)
+
+            seal = self.sealer(public_key, info, next_source)
+            return [seal(plaintext) for plaintext in plaintexts]
+        ephemerals = b"".join([source(32) for source in sources])
+        width, to = len(plaintexts[0]), recipient(public_key)
+        try:
+            sealed = fast.seal_batch(to, ephemerals, b"".join(plaintexts), width)
+        except ValueError as error:
+            raise RoundKeyError(_LOW_ORDER) from error
+        width += self.overhead
+        return [sealed[start : start + width] for start in range(0, len(sealed), width)]
+
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+        """See `Suite.open_batch`. Through the accelerator where there is one and its lanes are filled."""
+        fast = engine()
+        if fast is None or width < self.overhead or len(packed) < fast.lanes * width:
+            return _opened(self.opener(private_key, info), packed, width)
+        data, closed = fast.open_batch(private_key, packed, width)
+        return Opened(data, tuple(closed))
 
 
 @dataclass(frozen=True)
@@ -166,16 +220,44 @@ class Hpke:
             try:
                 return suite.decrypt(layer, key, info=info)
             except (InvalidTag, TypeError, ValueError) as error:
-                raise BadBatchError(_DOES_NOT_OPEN) from error
+                raise BadBatchError(DOES_NOT_OPEN) from error
 
         return open_
+
+    def seal_batch(
+        self,
+        public_key: bytes,
+        info: bytes,
+        plaintexts: Sequence[bytes],
+        sources: Sequence[RandomBytes],  # noqa: ARG002
+    ) -> list[bytes]:
+        """See `Suite.seal_batch`: one by one."""
+        seal = self.sealer(public_key, info)
+        return [seal(plaintext) for plaintext in plaintexts]
+
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+        """See `Suite.open_batch`: one by one."""
+        return _opened(self.opener(private_key, info), packed, width)
 
     def _suite(self) -> hpke.Suite:
         kem = hpke.KEM.MLKEM768_X25519 if self.hybrid else hpke.KEM.X25519
         return hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
 
 
-_DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is damaged, forged or meant for another round"
+def _opened(open_: Open, packed: bytes, width: int) -> Opened:
+    opened: list[bytes] = []
+    closed: list[int] = []
+    for start in range(0, len(packed), width):
+        try:
+            opened.append(open_(packed[start : start + width]))
+        except BadBatchError:
+            closed.append(start // width)
+    return Opened(b"".join(opened), tuple(closed))
+
+
+_LOW_ORDER: Final = "a round key is a point of low order, for which anybody could open what is sealed: take no part"
+
+DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is damaged, forged or meant for another round"
 
 _HYBRID: Final = Hpke(
     name="hpke-mlkem768-x25519",

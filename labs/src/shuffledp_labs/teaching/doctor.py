@@ -25,6 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.onion.acceleration import VARIABLE, engine
 from shuffledp_labs.student.sandbox import bubblewrap
 from shuffledp_labs.teaching.class_grading import confinement
 
@@ -56,7 +57,7 @@ class Finding:
 
 def examine(folder: Path) -> Iterator[Finding]:
     """All findings, one after another; `folder` is where the labs are going to be."""
-    for look in (_python, _machine, _packages, _sandbox, _ports, _clock, _memory, _processes):
+    for look in (_python, _machine, _packages, _accelerator, _sandbox, _ports, _clock, _memory, _processes):
         yield _guarded(look)
     yield _guarded(lambda: _disk(folder))
 
@@ -110,6 +111,14 @@ def _packages() -> Finding:
     if missing:
         return Finding("packages", "wrong", "missing: " + ", ".join(missing), "pip install --upgrade 'shuffledp[labs]'")
     return Finding("packages", "ok", f"shuffledp-labs {distribution('shuffledp-labs').version} and what it needs")
+
+
+def _accelerator() -> Finding:
+    try:
+        used = engine()
+    except ShuffleDPError as error:
+        return Finding("accelerator", "wrong", str(error), f"unset {VARIABLE}")
+    return Finding("accelerator", "ok", f"shuffledp-accel, {used.path}" if used else "none; libsodium seals and opens")
 
 
 def _sandbox() -> Finding:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, TypeAlias, TypeVar
 
-from shuffledp_client.submission import Member, PreparedSubmission, prepare
+from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.workers import begin
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
     """Randomises and seals the values of some users, as their devices do."""
-    return [prepare(verified, value, member) for value, member in users]
+    return prepare_all(verified, users)
 
 
 class _DeafPool(ProcessPoolExecutor):

@@ -1,0 +1,156 @@
+//! Batches over one path: the crate's door, without Python.
+
+use crate::batches::GROUP;
+use crate::comb::Table;
+use crate::ladder::clamped;
+use crate::paths::{Path, available};
+use crate::sealed::{self, OVERHEAD};
+use crate::words::Bytes;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use zeroize::Zeroizing;
+
+/// u of the base point.
+const BASE: Bytes = {
+    let mut u = [0; 32];
+    u[0] = 9;
+    u
+};
+
+/// Seals to one key before it is worth a table.
+const SEALS_BEFORE_TABLE: usize = 64;
+
+/// Secrets that are overwritten when they are no longer needed.
+pub type Secrets = Zeroizing<Vec<Bytes>>;
+
+/// One path that this processor has, with the table of the base point.
+pub struct Engine {
+    path: &'static Path,
+    base: OnceLock<Table>,
+}
+
+/// What a batch of sealed boxes gave: plaintexts of those that open, and the indices of those that do not.
+pub struct Opened {
+    pub plain: Vec<u8>,
+    pub closed: Vec<usize>,
+}
+
+/// A key to which many boxes are sealed, with its table once that pays.
+pub struct Recipient {
+    public: Bytes,
+    sealed: AtomicUsize,
+    table: OnceLock<Option<Table>>,
+}
+
+impl Recipient {
+    pub fn new(public: Bytes) -> Self {
+        Self { public, sealed: AtomicUsize::new(0), table: OnceLock::new() }
+    }
+
+    /// Whether there is a table; a key outside the prime-order group has none and takes the ladder.
+    pub fn has_table(&self) -> bool {
+        matches!(self.table.get(), Some(Some(_)))
+    }
+}
+
+impl Engine {
+    /// The path of that name, or `None` if this processor does not have it.
+    pub fn named(name: &str) -> Option<Self> {
+        available().find(|path| path.name == name).map(|path| Self { path, base: OnceLock::new() })
+    }
+
+    pub fn path(&self) -> &'static Path {
+        self.path
+    }
+
+    /// X25519 (RFC 7748) of secrets[i] and points[i]; zeros where the point has low order.
+    pub fn x25519(&self, secrets: &[Bytes], points: &[Bytes]) -> Secrets {
+        assert_eq!(secrets.len(), points.len());
+        let clamped: Secrets = secrets.iter().map(clamped).collect::<Vec<_>>().into();
+        let mut out: Secrets = vec![[0; 32]; points.len()].into();
+        for ((scalars, points), out) in clamped.chunks(GROUP).zip(points.chunks(GROUP)).zip(out.chunks_mut(GROUP)) {
+            // SAFETY: an engine exists only for a path that this processor has.
+            unsafe { (self.path.ladders)(scalars, points, out) };
+        }
+        out
+    }
+
+    /// Public keys of these secrets.
+    pub fn public_keys(&self, secrets: &[Bytes]) -> Vec<Bytes> {
+        let base = self.base.get_or_init(|| self.table(&BASE).expect("the base point has prime order"));
+        self.combs(base, secrets).to_vec()
+    }
+
+    /// X25519 of each secret and the recipient's key; zeros if that has low order.
+    pub fn agreed(&self, recipient: &Recipient, secrets: &[Bytes]) -> Secrets {
+        let before = recipient.sealed.fetch_add(secrets.len(), Ordering::Relaxed);
+        if before + secrets.len() >= SEALS_BEFORE_TABLE
+            && let Some(table) = recipient.table.get_or_init(|| self.table(&recipient.public))
+        {
+            return self.combs(table, secrets);
+        }
+        self.x25519(secrets, &vec![recipient.public; secrets.len()])
+    }
+
+    /// Opens boxes of `width` bytes, one after another in `packed`, that were sealed to the key of `secret`.
+    ///
+    /// `width` is at least `OVERHEAD`, and `packed` a whole number of boxes.
+    pub fn open(&self, secret: &Bytes, packed: &[u8], width: usize) -> Opened {
+        assert!(width >= OVERHEAD && packed.len().is_multiple_of(width));
+        let public = self.public_keys(&[*secret])[0];
+        let scalars: Secrets = vec![*secret; GROUP].into();
+        let mut plain = Vec::with_capacity(packed.len() / width * (width - OVERHEAD));
+        let mut closed = Vec::new();
+        for (number, group) in packed.chunks(GROUP * width).enumerate() {
+            let points: Vec<Bytes> = group.chunks_exact(width).map(ephemeral).collect();
+            let shared = self.x25519(&scalars[..points.len()], &points);
+            for (place, record) in group.chunks_exact(width).enumerate() {
+                if is_zero(&shared[place]) || !sealed::open(&shared[place], &public, record, &mut plain) {
+                    closed.push(number * GROUP + place);
+                }
+            }
+        }
+        Opened { plain, closed }
+    }
+
+    /// Seals plaintexts of `width` bytes, one after another in `packed`, each under its own ephemeral secret.
+    ///
+    /// `None` if the recipient's key has low order: whoever sees the box could open it.
+    pub fn seal(&self, to: &Recipient, ephemerals: &[Bytes], packed: &[u8], width: usize) -> Option<Vec<u8>> {
+        assert_eq!(packed.len(), ephemerals.len() * width);
+        let mut out = vec![0; ephemerals.len() * (width + OVERHEAD)];
+        let shown = self.public_keys(ephemerals);
+        let shared = self.agreed(to, ephemerals);
+        for (place, record) in out.chunks_exact_mut(width + OVERHEAD).enumerate() {
+            if is_zero(&shared[place]) {
+                return None;
+            }
+            let plain = &packed[place * width..][..width];
+            sealed::seal(&shared[place], &shown[place], &to.public, plain, record);
+        }
+        Some(out)
+    }
+
+    fn table(&self, u: &Bytes) -> Option<Table> {
+        // SAFETY: as in `x25519`.
+        unsafe { (self.path.table)(u) }
+    }
+
+    fn combs(&self, table: &Table, secrets: &[Bytes]) -> Secrets {
+        let clamped: Secrets = secrets.iter().map(clamped).collect::<Vec<_>>().into();
+        let mut out: Secrets = vec![[0; 32]; secrets.len()].into();
+        for (scalars, out) in clamped.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
+            // SAFETY: as in `x25519`.
+            unsafe { (self.path.combs)(table, scalars, out) };
+        }
+        out
+    }
+}
+
+fn ephemeral(record: &[u8]) -> Bytes {
+    record[..32].try_into().expect("a record is longer than a key")
+}
+
+fn is_zero(point: &Bytes) -> bool {
+    core::hint::black_box(point.iter().fold(0, |all, byte| all | byte)) == 0
+}
