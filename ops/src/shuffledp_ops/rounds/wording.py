@@ -55,8 +55,8 @@ def honest(final: Certificate) -> tuple[str, ...]:
     route = ", ".join(final.route)
     return (
         f"one of the {final.nodes:,} nodes, whichever it is: {route}",
-        f"the people behind {final.honest:,} of the {final.users:,} reports; the other {final.users - final.honest:,} may "
-        f"come from whoever is curious, or be made up by {final.route[0]}, which takes them in",
+        f"the people behind {final.honest:,} of the {final.users:,} reports; the other {final.users - final.honest:,} "
+        f"may come from whoever is curious, or be made up by {final.route[0]}, which takes them in",
         "nobody else: neither the analyst nor the accountant needs to be trusted with anybody's value",
     )
 
