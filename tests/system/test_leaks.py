@@ -140,5 +140,5 @@ async def test_nothing_that_the_processes_say_names_a_user_a_message_or_a_value(
         assert opened.round_id not in pages[name]
     assert f"shuffledp_node_submissions_accepted_total {users + 2}.0" in pages["node-1"]
     for reason in ("DifferentSubmissionError", "UnknownCredentialError"):
-        assert f'shuffledp_refusals_total{{method="Submit",reason="{reason}"}} 1.0' in pages["node-1"]
+        assert f'shuffledp_refusals_total{{method="SubmitWhole",reason="{reason}"}} 1.0' in pages["node-1"]
     assert 'shuffledp_analyst_rounds_ended_total{outcome="TooFewReportsError"} 1.0' in pages["analyst"]

@@ -313,19 +313,20 @@ the worst: k-RR errs most where all hold it, Hadamard response where nobody does
 def _notes_n12(rows: list[Row], of: str) -> list[str]:
     """Which errs least without a curator, and from which k on Hadamard response errs less than k-RR."""
     error = {(row.series, row.x): row.y for row in rows}
+    other = "hadamard-histogram"
+    names = ("rr-shuffle for each bin", "k-RR", other)
     symbols = list(dict.fromkeys(int(row.x) for row in rows))
     least: dict[str, list[str]] = {}
     for k in symbols:
-        names = ("rr-shuffle for each bin", "k-RR", "hadamard-histogram")
         least.setdefault(min(names, key=lambda name: error[name, k]), []).append(str(k))
     words = "; ".join(f"{name} at k = {', '.join(where)}" for name, where in least.items())
-    last = max((k for k in symbols if error["hadamard-histogram", k] >= error["k-RR", k]), default=0)
+    last = max((k for k in symbols if error[other, k] >= error["k-RR", k]), default=0)
     better = [str(k) for k in symbols if k > last]
     where = f"from k = {better[0]} on" if better else f"nowhere up to k = {symbols[-1]}"
-    ends = f"{error['hadamard-histogram', symbols[-1]]:.3g} against {error['k-RR', symbols[-1]]:.3g}"
+    ends = f"{error[other, symbols[-1]]:.3g} against {error['k-RR', symbols[-1]]:.3g}"
     return [
         f"{of}: without a curator errs least {words}; rr-shuffle sends k messages, the others one",
-        f"{of}: of those with one message hadamard-histogram errs less than k-RR {where} ({ends} users at the last)",
+        f"{of}: of those with one message {other} errs less than k-RR {where} ({ends} users at the last)",
     ]
 
 
