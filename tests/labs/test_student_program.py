@@ -223,10 +223,12 @@ def left_over(scratch: Path) -> list[int]:
 
 
 GRADER = """
+import signal
 import sys
 import tempfile
 from pathlib import Path
 from shuffledp_labs.student.process import StudentProgram
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 tempfile.tempdir = sys.argv[2]
 program = StudentProgram(Path(sys.argv[1]), Path(tempfile.mkdtemp(prefix="shuffledp-lab-")))
 program.call("divide", 4, 2)
