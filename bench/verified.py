@@ -13,7 +13,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import peel, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.verified.chain import check_board
-from shuffledp_core.verified.claims import ClaimList, Prepared, check_list, make_claim
+from shuffledp_core.verified.claims import ClaimList, Prepared, check_list, list_digest, make_claim, signed_list
 from shuffledp_core.verified.headers import Header
 from shuffledp_core.verified.hops import Analyst, Hop
 from shuffledp_core.verified.keys import NodeKey, NodeSecret, check_route, make_key
@@ -76,8 +76,11 @@ def verified() -> dict[str, float]:
     }
     claims = sorted((user.claim for user in users), key=lambda claim: claim.credential)
     enrolled = {claim.credential for claim in claims}
+    list_signature = signers[0](signed_list(terms, list_digest(terms, claims)))
     lists: list[ClaimList] = []
-    found["node 2, while the round is open"] = timed(lambda: lists.append(check_list(terms, claims, enrolled)))
+    found["node 2, while the round is open"] = timed(
+        lambda: lists.append(check_list(terms, claims, enrolled, list_signature))
+    )
     hops = [Hop(terms, lists[0], at + 1, secret, signers[at]) for at, secret in enumerate(secrets)]
     analyst, headers, records = Analyst(terms, lists[0], signers[-1]), list[Header](), tuple[bytes, ...]()
     hops[0].take({user.claim.credential: user.submission for user in users})
@@ -89,7 +92,7 @@ def verified() -> dict[str, float]:
         headers.append(header)
     found["analyst, after the close"] = timed(lambda: read(analyst, headers, records))
     found["verify, with the list"] = timed(
-        lambda: check_board(terms, check_list(terms, claims, enrolled), headers, [], analyst.board())
+        lambda: check_board(terms, check_list(terms, claims, enrolled, list_signature), headers, [], *analyst.board())
     )
     return found
 

@@ -8,15 +8,31 @@ Bytes are hex. The same in every run: all randomness comes from named streams.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import mixing_attacks
+import mixing_couriers
 from mixing_cheats import spoiled_user
-from mixing_model import ALPHABET, CONTEXT, MANIFEST, MESSAGES, NAMES, World, honest_users, identity_seed, route_keys
+from mixing_model import (
+    ALPHABET,
+    CONTEXT,
+    MANIFEST,
+    MESSAGES,
+    NAMES,
+    USERS,
+    World,
+    honest_user,
+    honest_users,
+    identity_seed,
+    list_signature,
+    route_keys,
+    signer,
+)
 
+from shuffledp_core.verified.chain import signed_board
 from shuffledp_core.verified.claims import Claim
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply
 
@@ -37,17 +53,23 @@ def plain(value: object) -> Any:
 def defects(world: World) -> list[dict[str, Any]]:
     """One defect each: what it is of, what it is, and the error that it must give."""
     claim, header, board = world.listed.claims[0], world.headers[1], list(world.board)
-    other = world.listed.claims[1]
-    two = replace(claim, keys=claim.keys[:32] * MESSAGES)
+    other, blame = world.listed.claims[1], world.transcripts[0]
+    step = blame.traces[0].steps[0]
     doubled = multiply(Scalar((2).to_bytes(32, "little")), GENERATOR)
     symbol = [board[0][:32] + bytes([(board[0][32] + 1) % ALPHABET]) + board[0][33:], *board[1:]]
     first = route_keys()[1][0]
+    owner = next(user for user in range(USERS) if honest_user(user).claim.credential == claim.credential)
+    own = [
+        ("one key twice", replace(claim, keys=claim.keys[:32] * MESSAGES)),
+        ("identity as a key", replace(claim, keys=bytes(32) + claim.keys[32:])),
+        ("key that is not canonical", replace(claim, keys=b"\xff" * 32 + claim.keys[32:])),
+    ]
+    root, proof = claim.root + claim.proof[:1], claim.proof[1:]
     claims: list[tuple[str, Claim]] = [
         ("signature of another claim", replace(claim, signature=other.signature)),
         ("another credential", mixing_attacks.resigned(claim, 7)),
-        ("one key twice", two),
-        ("identity as a key", replace(claim, keys=bytes(32) + claim.keys[32:])),
-        ("key that is not canonical", replace(claim, keys=b"\xff" * 32 + claim.keys[32:])),
+        ("the same bytes, cut elsewhere", replace(claim, root=root, proof=proof)),
+        *((what, mixing_attacks.resigned(value, owner)) for what, value in own),
     ]
     return [
         *({"of": "claim", "what": what, "value": plain(value), "error": "BadClaimError"} for what, value in claims),
@@ -57,9 +79,32 @@ def defects(world: World) -> list[dict[str, Any]]:
             "value": plain(replace(header, total=doubled)),
             "error": "UnansweredError",
         },
-        {"of": "board", "what": "another symbol", "value": plain(symbol), "error": "BadHopError"},
-        {"of": "board", "what": "a message less", "value": plain(board[1:]), "error": "BadHopError"},
-        {"of": "board", "what": "a message twice", "value": plain([board[1], *board[1:]]), "error": "BadHopError"},
+        *(
+            {"of": "board", "what": what, "value": signed(world, value), "error": "BadHopError"}
+            for what, value in (
+                ("another symbol", symbol),
+                ("a message less", board[1:]),
+                ("a message twice", [board[1], *board[1:]]),
+            )
+        ),
+        {
+            "of": "board",
+            "what": "another symbol, not signed",
+            "value": {"board": plain(symbol), "board_signature": plain(world.board_signature)},
+            "error": "UnansweredError",
+        },
+        {
+            "of": "blame",
+            "what": "a path with an empty partner more",
+            "value": plain(mixing_couriers.put(blame, "step", path=(*step.path, b""))),
+            "error": "UnansweredError",
+        },
+        {
+            "of": "blame",
+            "what": "a path cut elsewhere",
+            "value": plain(mixing_couriers.put(blame, "step", path=(b"".join(step.path),))),
+            "error": "UnansweredError",
+        },
         {
             "of": "key",
             "what": "identity",
@@ -73,6 +118,12 @@ def defects(world: World) -> list[dict[str, Any]]:
             "error": "RoundKeyError",
         },
     ]
+
+
+def signed(world: World, board: Sequence[bytes]) -> dict[str, Any]:
+    """A board that the analyst signed, true or not."""
+    signature = signer(world.terms.analyst)(signed_board(world.analyst.chain, board))
+    return {"board": plain(list(board)), "board_signature": plain(signature)}
 
 
 def vectors() -> dict[str, Any]:
@@ -94,12 +145,14 @@ def vectors() -> dict[str, Any]:
         "node_keys": plain(keys),
         "claims": plain(world.listed.claims),
         "list_digest": plain(world.listed.digest),
+        "list_signature": plain(list_signature(world.terms, world.listed.claims)),
         "submissions": {user.claim.credential.hex(): plain(user.submission) for user in world.users},
         "headers": plain(world.headers),
         "batches": [plain(hop.release(world.random)[1]) for hop in world.hops],
         "transcripts": plain(world.transcripts),
         "excluded": plain(world.analyst.chain.excluded),
         "board": plain(world.board),
+        "board_signature": plain(world.board_signature),
         "defects": defects(world),
     }
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import mixing_cheats as cheats
+import mixing_couriers as couriers
 from mixing_cheats import secrets_of, spoiled_user
 from mixing_model import (
     CONTEXT,
@@ -19,6 +20,7 @@ from mixing_model import (
     credential_seed,
     honest_user,
     honest_users,
+    list_signature,
     listed,
     randomness,
     route_keys,
@@ -29,7 +31,7 @@ from nacl import bindings
 
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.verified.blame import check_trace, signed_accused
-from shuffledp_core.verified.chain import follow
+from shuffledp_core.verified.chain import follow, signed_board
 from shuffledp_core.verified.claims import (
     Claim,
     Prepared,
@@ -187,7 +189,7 @@ def made_up_user() -> None:
     records = [seal_record(terms(), secret, 0) for secret in secrets_of(0)]
     claim = sign_claim(terms(), records, secrets_of(0), seed, randomness("seed")).claim
     claims = sorted((*(user.claim for user in honest_users()[:7]), claim), key=lambda each: each.credential)
-    check_list(terms(), claims, ENROLLED)
+    check_own_list(claims)
 
 
 def somebody_elses_signature() -> None:
@@ -202,6 +204,11 @@ def somebody_elses_signature() -> None:
 def records_of(user: int, secrets: list[Scalar] | None = None) -> tuple[list[bytes], list[Scalar]]:
     own = secrets or secrets_of(user)
     return [seal_record(terms(), secret, 0) for secret in own], own
+
+
+def check_own_list(claims: Sequence[Claim]) -> None:
+    """A list that node 1 signed."""
+    check_list(terms(), claims, ENROLLED, list_signature(terms(), claims))
 
 
 def claim_for_another_round() -> None:
@@ -219,18 +226,16 @@ def key_in_two_claims() -> None:
         for user in (6, 7)
     ]
     claims = sorted((*(user.claim for user in honest_users()[:6]), *shared), key=lambda claim: claim.credential)
-    check_list(terms(), claims, ENROLLED)
+    check_own_list(claims)
 
 
 def listed_twice() -> None:
     first = honest_user(0).claim
-    check_list(
-        terms(), sorted([first, *(user.claim for user in honest_users()[:7])], key=lambda c: c.credential), ENROLLED
-    )
+    check_own_list(sorted([first, *(user.claim for user in honest_users()[:7])], key=lambda c: c.credential))
 
 
 def victim_alone() -> None:
-    check_list(terms(), [honest_user(0).claim], ENROLLED)
+    check_own_list([honest_user(0).claim])
 
 
 def other_records_than_claimed() -> None:
@@ -354,6 +359,7 @@ def changed_board(how: str) -> World:
     if how == "symbol":
         board[0] = board[0][:WIDTH] + bytes([(board[0][WIDTH] + 1) % 5]) + board[0][WIDTH + 1 :]
     world.board = tuple(board)
+    world.board_signature = signer(NODES + 1)(signed_board(world.analyst.chain, board))
     world.check()
     return world
 
@@ -400,6 +406,7 @@ def attacks() -> dict[str, Attack]:
     return {
         **bad_user,
         **nodes,
+        **carried(),
         "symbol outside the alphabet": Attack(lambda: spoiled(NODES + 1, "symbol"), "unnoticed", seven, ("F1",)),
         "proof of another symbol": Attack(lambda: spoiled(NODES + 1, "proof"), "unnoticed", seven, ("F2",)),
         "three bad users": Attack(three_spoiled, "unnoticed", several),
@@ -446,7 +453,7 @@ def attacks() -> dict[str, Attack]:
         "two keys of the named user add up to nothing": Attack(
             lambda: World(users=with_users(cheats.opposite_keys(7))).play(), "unnoticed", seven
         ),
-        "an honest node's answers exchanged": Attack(answers_exchanged, "UnansweredError", "no answer", ("T0",)),
+        "an honest node's answers exchanged": Attack(answers_exchanged, "UnansweredError", "no answer", ("T0 step",)),
         "a bit flipped on the way": Attack(header_damaged, "UnansweredError", "no answer", ("H1 signed",)),
         "silence": Attack(lambda: put(cheats.Silent, 1), "UnansweredError", "no answer from node 1"),
         "let out after silence": Attack(nobody_answers, "RoundStateError", "position 2 has no batch"),
@@ -476,8 +483,8 @@ def attacks() -> dict[str, Attack]:
         "identity as a round key": Attack(identity_key, "RoundKeyError", "node 1"),
         "keys that hide a victim's in their sum": Attack(summed_keys, "BadClaimError", seven, ("C3 powers",)),
         "claim copied to another credential": Attack(copied_claim, "BadClaimError", seven, ("C3",)),
-        "claim without a signature": Attack(somebody_elses_signature, "BadClaimError", seven, ("C1 signed",)),
-        "claim for another round": Attack(claim_for_another_round, "BadClaimError", user_name(0), ()),
+        "claim without a signature": Attack(somebody_elses_signature, "BadClaimError", "no claim", ("C1 signed",)),
+        "claim for another round": Attack(claim_for_another_round, "BadClaimError", "no claim"),
         "made-up user": Attack(made_up_user, "BadListError", "node 1", ("C1 enrolled",)),
         "one key twice in a claim": Attack(one_key_twice, "BadClaimError", seven, ("C2",)),
         "one key in two claims": Attack(key_in_two_claims, "BadListError", "node 1", ("L4",)),
@@ -492,6 +499,60 @@ def attacks() -> dict[str, Attack]:
             )
             for how in ("dropped", "doubled", "exchanged", "symbol")
         },
+    }
+
+
+def carried() -> dict[str, Attack]:
+    """Attacks by those who carry what others signed: nobody honest is named for them."""
+    no_answer = ("UnansweredError", "no answer")
+    found = {
+        **{
+            f"{how} on the way in {where}": Attack(
+                lambda play=play, where=where: play(where),  # type: ignore[misc]
+                *no_answer,
+                (check or f"T0 {where}",),
+            )
+            for where in couriers.PARTS
+            for how, play, check in (
+                ("a path extended", couriers.path_extended, "T0 path"),
+                ("a path merged", couriers.path_merged, "T0 path"),
+                ("a bit flipped", couriers.part_damaged, ""),
+            )
+            # A path of one partner is already merged.
+            if (how, where) != ("a path merged", "origin")
+        },
+        **{
+            f"board {how}": Attack(lambda how=how: couriers.board_shown(how), *no_answer, removed)  # type: ignore[misc]
+            for how, removed in (
+                ("without the transcript", ("F4",)),
+                ("without a header", ()),
+                ("with a bit flipped", ("F4",)),
+                ("empty", ()),
+            )
+        },
+        **{
+            f"list {how}": Attack(lambda how=how: couriers.list_shown(how), *no_answer, ("L1",))  # type: ignore[misc]
+            for how in ("without claims", "with a bit flipped")
+        },
+        "an index that nobody can sign": Attack(couriers.index_too_large, *no_answer),
+        "a count that nobody can sign": Attack(couriers.count_below_zero, *no_answer),
+        "a passage of a stranger": Attack(couriers.passage_of_a_stranger, *no_answer),
+        "a passage longer than the route": Attack(couriers.passage_too_long, *no_answer),
+        "an accuser behind the analyst": Attack(couriers.accuser_behind_the_analyst, *no_answer),
+        "asked behind a bad header": Attack(couriers.asked_behind_a_bad_header, *no_answer, ("T7 own",)),
+    }
+    return {
+        **found,
+        "an honest user's passage for the named user's": Attack(
+            couriers.passage_of_somebody_else, *no_answer, ("T6 named",)
+        ),
+        "board with two messages more": Attack(couriers.board_stuffed, "BadHopError", "analyst", ("H2 board",)),
+        "claim cut elsewhere": Attack(couriers.claim_cut_elsewhere, "BadClaimError", "no claim", ("C1 lengths",)),
+        "a damaged transcript before the whole one": Attack(couriers.damaged_then_whole, "unnoticed", ""),
+        "settled after refusal": Attack(
+            couriers.settled_after_refusal, "RoundStateError", "there is no open accusation"
+        ),
+        "another proof of one header": Attack(couriers.other_proof_of_a_header, "unnoticed", ""),
     }
 
 

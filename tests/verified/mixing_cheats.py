@@ -217,7 +217,7 @@ class FalseAccuser(Hop):
     """Accuses a record that opens."""
 
     def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
-        self._accusation = (self._signed(self.false(self._accused(0, Tree(self._taken.records), random))),)
+        self._accusation = (self._signed(self.false(self._accused(0, random))),)
         return self._accusation
 
     def false(self, accused: Accused) -> Accused:

@@ -15,7 +15,16 @@ from shuffledp_core.onion.seeds import stream
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified.blame import check_passage, check_trace
 from shuffledp_core.verified.chain import check_board, follow
-from shuffledp_core.verified.claims import ClaimList, Prepared, check_list, make_claim, open_submission
+from shuffledp_core.verified.claims import (
+    Claim,
+    ClaimList,
+    Prepared,
+    check_list,
+    list_digest,
+    make_claim,
+    open_submission,
+    signed_list,
+)
 from shuffledp_core.verified.evidence import Accused, Passage, Trace, Transcript
 from shuffledp_core.verified.group import multiply
 from shuffledp_core.verified.headers import Header, Signer
@@ -86,7 +95,11 @@ def listed(users: tuple[Prepared, ...], round_terms: MixTerms) -> ClaimList:
     for user in users:
         open_submission(round_terms, user.claim, user.submission)
     claims = sorted((user.claim for user in users), key=lambda claim: claim.credential)
-    return check_list(round_terms, claims, ENROLLED)
+    return check_list(round_terms, claims, ENROLLED, list_signature(round_terms, claims))
+
+
+def list_signature(round_terms: MixTerms, claims: Sequence[Claim]) -> bytes:
+    return signer(1)(signed_list(round_terms, list_digest(round_terms, claims)))
 
 
 @dataclass
@@ -98,6 +111,7 @@ class World:
     headers: list[Header] = field(default_factory=list)
     transcripts: list[Transcript] = field(default_factory=list)
     board: tuple[bytes, ...] = ()
+    board_signature: bytes = b""
     random: RandomBytes = field(default_factory=lambda: randomness("world"))
 
     def __post_init__(self) -> None:
@@ -127,12 +141,12 @@ class World:
             if isinstance(party, Hop):
                 header, records = party.release(self.random)
                 self.headers.append(header)
-        self.board = self.analyst.board()
+        self.board, self.board_signature = self.analyst.board()
         self.check()
         return self
 
     def check(self) -> None:
-        check_board(self.terms, self.listed, self.headers, self.transcripts, self.board)
+        check_board(self.terms, self.listed, self.headers, self.transcripts, self.board, self.board_signature)
 
     def settle(self, party: Receiver, accused: Sequence[Accused]) -> None:
         try:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mixing_model import randomness
 from nacl import bindings
 
-from shuffledp_core.errors import ProofError
+from shuffledp_core.errors import ProofError, UnansweredError
 from shuffledp_core.verified.group import (
     GENERATOR,
     Element,
@@ -93,7 +93,7 @@ def test_a_sum_that_is_the_identity_is_refused_only_where_it_is_the_end() -> Non
 
 def test_a_position_that_does_not_fit_is_a_typed_error() -> None:
     for value in (-1, 2**32, 2**70):
-        with pytest.raises(ProofError):
+        with pytest.raises(UnansweredError):
             number(value)
 
 

@@ -163,10 +163,11 @@ def keys_of(claim: dict[str, bytes]) -> list[bytes]:
 
 def check_claim(claim: dict[str, bytes]) -> None:
     """C1 (without enrolment) to C3."""
+    require((len(claim["root"]), len(claim["proof"]), len(claim["keys"])) == (32, 64, 32 * M), "C1 lengths")
     body = b"".join(claim[name] for name in ("credential", "root", "proof", "keys"))
     signed(claim["credential"], b"shuffledp/v2/claim\x00" + MU + body, claim["signature"])
     keys = [element(key) for key in keys_of(claim)]
-    require(len(keys) == M == len(set(keys)) and len(claim["root"]) == 32, "C2")
+    require(len(keys) == M == len(set(keys)), "C2")
     c, z = (int.from_bytes(half, "little") for half in (claim["proof"][:32], claim["proof"][32:]))
     require(0 < c < ORDER and 0 < z < ORDER, "C3 numbers")
     weighted = plus([times(pow(c, j, ORDER), key) for j, key in enumerate(keys, start=1)])
@@ -205,7 +206,18 @@ def message(key: bytes, content: bytes) -> None:
     proof("knows/message", [MU, symbol], [(B[-1], key)], shown)
 
 
-def check_board(board: Sequence[bytes], last_sum: bytes, users: int) -> None:
+def excluded_parts() -> list[bytes]:
+    """What headers and the analyst say of all exclusions: here one, of one user for one record."""
+    indices = [[trace["accused"]["index"] for trace in each["traces"]] for each in V["transcripts"]]
+    (excluded,) = raw(V["excluded"])
+    return [n4(excluded["position"]), n4(indices[0][0]), excluded["credential"], b"".join(excluded["keys"])]
+
+
+def check_board(board: Sequence[bytes], signature: bytes, last_sum: bytes, users: int) -> None:
+    """F4, then F1 to F3 and H2, H3, H5."""
+    require(len(board) > 0, "F4 empty")
+    link, gone = digest("header", MU, *header_parts(HEADERS[-1])), digest("excluded", MU, *excluded_parts())
+    by_party("board", HOPS + 1, [link, gone, n4(len(board)), tree(board)], signature)
     keys = [element(each[:32]) for each in board]
     require(len(board) == M * users and len(set(keys)) == len(keys), "H2, H3")
     for key, each in zip(keys, board, strict=True):
@@ -218,6 +230,7 @@ def test_the_claims_and_their_list_hold() -> None:
         check_claim(claim)
     names = ("credential", "root", "proof", "keys", "signature")
     assert digest("list", MU, *(claim[name] for claim in CLAIMS for name in names)).hex() == V["list_digest"]
+    by_party("list", 1, [raw(V["list_digest"])], raw(V["list_signature"]))
     assert [claim["credential"] for claim in CLAIMS] == sorted(claim["credential"] for claim in CLAIMS)
 
 
@@ -258,12 +271,12 @@ def test_every_hop_opens_blinds_and_says_so() -> None:
         assert len(batch) == header["count"]
         check_header(header, total)
         assert header["previous"] == previous
-        previous = digest("header", MU, *header_parts(header), header["proof"])
+        previous = digest("header", MU, *header_parts(header))
         total, records = header["total"], batch
         assert plus([record[:32] for record in batch]) == total
     said = {record[:32] + (opened(HOPS + 1, record[:32], record[32:]) or b"") for record in records}
     assert said == set(raw(V["board"]))
-    check_board(raw(V["board"]), total, len(CLAIMS) - 1)
+    check_board(raw(V["board"]), raw(V["board_signature"]), total, len(CLAIMS) - 1)
 
 
 def raw_excluded() -> list[dict[str, Any]]:
@@ -271,13 +284,24 @@ def raw_excluded() -> list[dict[str, Any]]:
 
 
 def fields(value: dict[str, Any], *names: str) -> list[bytes]:
-    parts = (value[name] for name in names)
-    return [n4(part) if isinstance(part, int) else b"".join(part) if isinstance(part, list) else part for part in parts]
+    """The fields as they are signed: a number in 4 bytes, a path as one field of 32 bytes a partner."""
+    require(all(len(partner) == 32 for partner in value["path"]), "path of partners of 32 bytes")
+    signed_as = {**value, "index": n4(value["index"]), "path": b"".join(value["path"])}
+    return [signed_as[name] for name in names]
 
 
 def test_the_blame_leads_from_the_failing_record_to_the_named_user() -> None:
-    (transcript,), accuser = raw(V["transcripts"]), raw_excluded()[0]["position"]
-    assert transcript["position"] == accuser == 3
+    (transcript,) = raw(V["transcripts"])
+    claim, keys = judge(transcript)
+    assert raw_excluded() == [{"position": 3, "credential": claim["credential"], "keys": keys}]
+    assert HEADERS[2]["exclusions"] == digest("excluded", MU, *excluded_parts())
+    assert HEADERS[1]["exclusions"] == digest("excluded", MU)
+
+
+def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
+    """T1 to T6 of the one trace of the file: the named user's claim, and its keys in the accuser's input."""
+    accuser = transcript["position"]
+    require(accuser == raw_excluded()[0]["position"] == 3, "accuser")
     seen = [part for header in HEADERS[: accuser - 1] for part in header_parts(header)]
     asked = digest("asked", bytes.fromhex(V["list_digest"]), *seen)
     (trace,) = transcript["traces"]
@@ -292,12 +316,12 @@ def test_the_blame_leads_from_the_failing_record_to_the_named_user() -> None:
     on_path(HEADERS[1]["root"], accused["record"], accused["index"], HEADERS[1]["count"], accused["path"])
     key, box = accused["record"][:32], accused["record"][32:]
     proof("equal/opening", [MU, n4(3)], [(B[2], MS[2]), (key, accused["share"])], accused["proof"])
-    assert opened(3, accused["share"], box) is None
+    require(opened(3, accused["share"], box) is None, "T2")
     # T3, T4
     on_path(HEADERS[0]["root"], step["record"], step["index"], HEADERS[0]["count"], step["path"])
     proof("equal/blinding", [MU, n4(2)], [(B[1], B[2]), (step["record"][:32], key)], step["blinding_proof"])
     proof("equal/opening", [MU, n4(2)], [(B[1], MS[1]), (step["record"][:32], step["share"])], step["share_proof"])
-    assert opened(2, step["share"], step["record"][32:]) == box
+    require(opened(2, step["share"], step["record"][32:]) == box, "T4")
     # T5
     claim = next(each for each in CLAIMS if each["credential"] == origin["credential"])
     own = keys_of(claim)[origin["index"]]
@@ -306,6 +330,7 @@ def test_the_blame_leads_from_the_failing_record_to_the_named_user() -> None:
     proof("equal/blinding", [MU, n4(1)], [(G, B[1]), (own, step["record"][:32])], origin["blinding_proof"])
     # T6
     (passage,) = transcript["passages"]
+    require(passage["credential"] == origin["credential"], "T6: the named user's passage, and no other")
     keys, so_far = keys_of(claim), [passage["credential"]]
     for position, hop in enumerate(passage["hops"], start=1):
         header, parts = HEADERS[position - 1], []
@@ -317,10 +342,7 @@ def test_the_blame_leads_from_the_failing_record_to_the_named_user() -> None:
         by_party("moves", position, [asked, *so_far, *parts], hop["signature"])
         so_far += parts
         keys = [moved["record"][:32] for moved in hop["moves"]]
-    assert raw_excluded() == [{"position": 3, "credential": claim["credential"], "keys": keys}]
-    said = [n4(3), n4(accused["index"]), claim["credential"], b"".join(keys)]
-    assert HEADERS[2]["exclusions"] == digest("excluded", MU, *said)
-    assert HEADERS[1]["exclusions"] == digest("excluded", MU)
+    return claim, keys
 
 
 @pytest.mark.parametrize("defect", V["defects"], ids=[f"{each['of']}: {each['what']}" for each in V["defects"]])
@@ -330,7 +352,8 @@ def test_the_decoder_of_the_page_refuses_every_defect(defect: dict[str, Any]) ->
     read: dict[str, Callable[[], object]] = {
         "claim": lambda: check_claim(value),
         "header": lambda: check_header(value, HEADERS[0]["total"]),
-        "board": lambda: check_board(value, HEADERS[-1]["total"], len(CLAIMS) - 1),
+        "board": lambda: check_board(value["board"], value["board_signature"], HEADERS[-1]["total"], len(CLAIMS) - 1),
+        "blame": lambda: judge(value),
         "key": lambda: route([value, *raw(V["node_keys"])[1:]]),
     }
     with pytest.raises(RefusedError):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+from mixing_cheats import spoiled_user
 from mixing_model import MESSAGES, NODES, USERS, World, find, honest_users, messages, symbols
 
 from shuffledp_core.errors import RoundStateError
+from shuffledp_core.verified import hops
+from shuffledp_core.verified.chain import Chain, follow
+from shuffledp_core.verified.claims import ClaimList
+from shuffledp_core.verified.evidence import Transcript
 from shuffledp_core.verified.group import WIDTH
+from shuffledp_core.verified.headers import Header
+from shuffledp_core.verified.terms import MixTerms
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +49,23 @@ def test_a_node_gives_the_same_output_again_and_nothing_after_it_has_erased() ->
     hop.erase()
     with pytest.raises(RoundStateError, match="no batch"):
         hop.release(world.random)
+
+
+def test_a_node_follows_the_headers_once_however_many_records_it_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed: list[int] = []
+
+    def counted(terms: MixTerms, listed: ClaimList, headers: Sequence[Header], seen: Sequence[Transcript]) -> Chain:
+        followed.append(len(headers))
+        return follow(terms, listed, headers, seen)
+
+    monkeypatch.setattr(hops, "follow", counted)
+    world = World(users=(*honest_users()[:-2], spoiled_user(6, 3), spoiled_user(7, 3))).play()
+    assert len(world.analyst.chain.excluded) == 2
+    received = [1, 2, 3]
+    asked = [2, 2]  # nodes 2 and 1, of two records and two users
+    assert sorted(followed) == sorted(received + asked)
 
 
 def test_the_secrets_of_a_node_are_in_no_log() -> None:

@@ -163,6 +163,8 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
         BadBlameError: naming the party whose word does not stand.
         UnansweredError: a part is not signed by its node for this very trace, or stands where there is no node.
     """
+    if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
+        raise UnansweredError(f"no answer: position {position} has nothing to accuse anybody of")
     check_accused(case, position, trace.accused)
     if len(trace.steps) > position - 2 or (trace.origin and not is_complete(position, trace)):
         raise UnansweredError("no answer: the trace has steps where there is no node")
@@ -188,9 +190,12 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
 
     Raises:
         BadBlameError: naming the node whose word does not stand.
-        UnansweredError: a part is not signed by its node for this very passage.
+        UnansweredError: a part is not signed by its node for this very passage, or nobody listed is meant.
     """
-    keys = case.listed.by_credential[passage.credential].key_list
+    claim = case.listed.by_credential.get(passage.credential)
+    if claim is None or len(passage.hops) > len(case.headers):
+        raise UnansweredError("no answer: the passage is of nobody on the list, or longer than the route")
+    keys = claim.key_list
     for position, hop in enumerate(passage.hops, start=1):
         so_far = Passage(passage.credential, passage.hops[: position - 1])
         case.terms.require_signed(position, signed_moves(case, position, so_far, hop), hop.signature)
@@ -202,15 +207,13 @@ def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
     """Judges a whole accusation: whom it excludes, by ascending credential.
 
     1. Every record is accused once, and its trace stands and ends at a claim (T1 to T5).
-    2. There is one passage for each user named, and it leads to the accuser's input (T6).
+    2. T6: there is one passage for each user named and none for others, and it leads to the accuser's input.
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
         UnansweredError: a trace or passage does not go on; nobody is guilty of that.
     """
     position = transcript.position
-    if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
-        raise UnansweredError(f"no answer: position {position} has nothing to accuse anybody of")
     indices = [trace.accused.index for trace in transcript.traces]
     if not indices or not all(left < right for left, right in pairwise(indices)):
         raise UnansweredError("no answer: an accusation names every record once, in order")
@@ -220,8 +223,8 @@ def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
             raise UnansweredError(f"no answer: the trace of record {trace.accused.index} does not end at a claim")
     named = sorted({trace.origin.credential for trace in transcript.traces if trace.origin})
     shown = [passage.credential for passage in transcript.passages]
-    if shown != named or any(len(passage.hops) != position - 1 for passage in transcript.passages):
+    if shown != named or any(len(passage.hops) != position - 1 for passage in transcript.passages):  # 2
         raise UnansweredError("no answer: the keys of the users that are named are not traced to the accuser")
     return tuple(
         Excluded(position, passage.credential, check_passage(case, passage)) for passage in transcript.passages
-    )  # 2
+    )

@@ -13,7 +13,7 @@ from shuffledp_core.verified.blame import Case, judge
 from shuffledp_core.verified.claims import ClaimList
 from shuffledp_core.verified.evidence import Excluded, Transcript, exclusion_parts
 from shuffledp_core.verified.faults import at_fault
-from shuffledp_core.verified.group import WIDTH, Element, digested, less, total
+from shuffledp_core.verified.group import WIDTH, Element, digested, less, number, total
 from shuffledp_core.verified.headers import Header, link, signed_header, verify_sum
 from shuffledp_core.verified.terms import MixTerms, key_of
 from shuffledp_core.verified.trees import root
@@ -153,28 +153,43 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> tuple[Element, ...]:
     return keys
 
 
+def signed_board(chain: Chain, board: Sequence[bytes]) -> bytes:
+    """What the analyst signs, F4: the last header, whom it excluded, count and root. `UnansweredError` for no board."""
+    if not board:
+        raise UnansweredError("no answer: the board is empty")
+    return chain.case.terms.statement(
+        "board", chain.case.terms.analyst, chain.link, chain.digest, number(len(board)), root(board)
+    )
+
+
 def check_board(
     terms: MixTerms,
     listed: ClaimList,
     headers: Sequence[Header],
     transcripts: Sequence[Transcript],
     board: Sequence[bytes],
+    signature: bytes,
 ) -> Chain:
     """Checks a published board, P3: of key || symbol || proof, what is left of the analyst's input.
 
     It then holds every message of every listed honest user once and unchanged, even with all nodes corrupt.
 
     1. The headers lead from the list to it (H1, H2, H6; T1 to T6 of every exclusion).
-    2. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2, F3).
-    3. The keys are different, and add up (H3, H5).
+    2. F4: the analyst signed this board behind these headers and exclusions.
+    3. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2, F3).
+    4. The keys are different, and add up (H3, H5).
 
     Raises:
         BadHopError: naming the node of the hop that fails, or the analyst for the board itself.
-        BadBlameError, UnansweredError, TooFewReportsError: as `follow`.
+        BadBlameError, TooFewReportsError: as `follow`.
+        UnansweredError: as `follow`; and step 2, which names nobody.
     """
     chain = follow(terms, listed, headers, transcripts)  # 1
+    if len(headers) != terms.hops:
+        raise UnansweredError(f"no answer: {len(headers)} headers do not lead to a board")
+    terms.require_signed(terms.analyst, signed_board(chain, board), signature)  # F4
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
-        if len(headers) != terms.hops or len(board) != terms.messages_per_user * chain.users:  # H2
+        if len(board) != terms.messages_per_user * chain.users:  # H2
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
         keys = [key_of(message) for message in board]
         for key, message in zip(keys, board, strict=True):

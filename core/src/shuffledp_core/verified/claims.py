@@ -25,7 +25,7 @@ from shuffledp_core.verified.group import (
     number,
     total,
 )
-from shuffledp_core.verified.proofs import no_randomness, prove_all, prove_knowledge, verify_all
+from shuffledp_core.verified.proofs import PROOF_BYTES, no_randomness, prove_all, prove_knowledge, verify_all
 from shuffledp_core.verified.terms import MixTerms, split, verifies
 from shuffledp_core.verified.trees import root
 
@@ -144,20 +144,22 @@ def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> li
 def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> None:
     """Checks a claim as everybody does.
 
-    1. C1: the credential is enrolled and signed it, by libsodium's strict rule.
+    1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and is enrolled.
     2. C2: it has m different keys, each an element.
     3. C3: it knows the logarithm of every one.
 
     Raises:
-        BadClaimError: naming the user.
+        BadClaimError: naming the user; or "no claim", where its credential did not sign these fields.
     """
+    lengths = len(claim.root), len(claim.proof), len(claim.keys)
+    # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever signed them.
+    if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1
+        raise BadClaimError(f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} keys")
+    verify_signature(terms, claim)  # C1
     party = user(claim.credential)
     if claim.credential not in enrolled:  # C1
         raise BadClaimError(f"{party}: is not enrolled for this round")
     with at_fault(BadClaimError, party):
-        verify_signature(terms, claim)  # C1
-        if len(claim.root) != WIDTH or len(claim.keys) != WIDTH * terms.messages_per_user:  # C2
-            raise ProofError(f"the claim needs a root of {WIDTH} bytes and {terms.messages_per_user} keys")
         keys = tuple(element(key) for key in claim.key_list)
         if len(set(keys)) != len(keys):  # C2
             raise ProofError("a key stands twice in the claim")
@@ -165,9 +167,13 @@ def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> No
 
 
 def verify_signature(terms: MixTerms, claim: Claim) -> None:
-    """The signature of a claim; a rule that another library reads otherwise would frame node 1. Raises `ProofError`."""
+    """The signature of a claim; a rule that another library reads otherwise would frame node 1.
+
+    Raises:
+        BadClaimError: naming nobody, since nobody signed it.
+    """
     if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
-        raise ProofError("the claim is not signed by its credential's key")
+        raise BadClaimError("no claim: these bytes are not signed by their credential's key")
 
 
 def open_submission(terms: MixTerms, claim: Claim, submission: bytes) -> tuple[bytes, tuple[bytes, ...]]:
@@ -202,18 +208,30 @@ class ClaimList:
         return {claim.credential: claim for claim in self.claims}
 
 
-def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes]) -> ClaimList:
+def list_digest(terms: MixTerms, claims: Sequence[Claim]) -> bytes:
+    """What headers and answers say of the list: every field of every claim, in order."""
+    return digested("list", terms.manifest, *(part for claim in claims for part in claim.parts()))
+
+
+def signed_list(terms: MixTerms, digest: bytes) -> bytes:
+    """What node 1 signs for the list with this digest."""
+    return terms.statement("list", 1, digest)
+
+
+def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes], signature: bytes) -> ClaimList:
     """Checks node 1's list as everybody does, and gives what the hops are checked against.
 
-    1. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
-    2. L3: as many users as the round may have.
-    3. L4: no key stands twice.
+    1. L1: node 1 signed it.
+    2. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
+    3. L3: as many users as the round may have.
+    4. L4: no key stands twice.
 
     Raises:
         BadListError: naming node 1, whose signature is on it.
-        UnansweredError: the keys add up to the identity; nobody is named for that.
+        UnansweredError: step 1; or the keys add up to the identity. Nobody is named for that.
     """
-    entry = node(1, terms.hops)
+    entry, digest = node(1, terms.hops), list_digest(terms, claims)
+    terms.require_signed(1, signed_list(terms, digest), signature)  # L1
     if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
     for claim in claims:
@@ -226,8 +244,7 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
     keys = list(chain.from_iterable(claim.key_list for claim in claims))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key stands twice in the list")
-    parts = [part for claim in claims for part in claim.parts()]
     try:
-        return ClaimList(digested("list", terms.manifest, *parts), tuple(claims), total(keys))
+        return ClaimList(digest, tuple(claims), total(keys))
     except ProofError as error:
         raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shuffledp_core.verified.group import Element, number
+from shuffledp_core.errors import UnansweredError
+from shuffledp_core.verified.group import WIDTH, Element, number
 from shuffledp_core.verified.trees import Path
+
+
+def joined(path: Path) -> bytes:
+    """A path as it is signed. `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it."""
+    if any(len(partner) != WIDTH for partner in path):  # T0
+        raise UnansweredError(f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one")
+    return b"".join(path)
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class Accused:
 
     def parts(self) -> tuple[bytes, ...]:
         """Index, record, path, share, proof."""
-        return (number(self.index), self.record, b"".join(self.path), self.share, self.proof)
+        return (number(self.index), self.record, joined(self.path), self.share, self.proof)
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Step:
         return (
             number(self.index),
             self.record,
-            b"".join(self.path),
+            joined(self.path),
             self.blinding_proof,
             self.share,
             self.share_proof,
@@ -64,7 +72,7 @@ class Origin:
 
     def parts(self) -> tuple[bytes, ...]:
         """Credential, index of the message, salt, path, proof that the key was blinded."""
-        return (self.credential, number(self.index), self.salt, b"".join(self.path), self.blinding_proof)
+        return (self.credential, number(self.index), self.salt, joined(self.path), self.blinding_proof)
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Moved:
 
     def parts(self) -> tuple[bytes, ...]:
         """Index in the node's output, record, path, proof that the key was blinded."""
-        return (number(self.index), self.record, b"".join(self.path), self.blinding_proof)
+        return (number(self.index), self.record, joined(self.path), self.blinding_proof)
 
 
 @dataclass(frozen=True)

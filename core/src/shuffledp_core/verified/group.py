@@ -13,7 +13,7 @@ from typing import Final, NewType
 
 import rbcl
 
-from shuffledp_core.errors import ProofError
+from shuffledp_core.errors import ProofError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
 
 Element = NewType("Element", bytes)
@@ -94,9 +94,9 @@ def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
 
 
 def number(value: int) -> bytes:
-    """A position, index or count as hashes read it: 4 bytes, big endian. `ProofError` where it does not fit."""
+    """A position, index or count as hashes read it: 4 bytes, big endian. `UnansweredError` where it does not fit."""
     if not 0 <= value < 2**32:
-        raise ProofError(f"{value.bit_length()} bits are no position, index or count of 4 bytes")
+        raise UnansweredError("no answer: a position, index or count does not fit into 4 bytes; nobody signed it")
     return value.to_bytes(4, "big")
 
 

@@ -19,9 +19,9 @@ Signer: TypeAlias = Callable[[bytes], bytes]
 class Header:
     """Node `position`'s statement, which it signs: `count` records under `root`, whose keys add up to `total`, Σ_i.
 
-    `previous` is the digest of the header before it, for node 1 of the list: a node that signs two headers cannot put
-    the other one before a header that rests on the first. `exclusions` is the digest of all that was excluded at
-    positions up to its own; the proof is over all before it.
+    `previous` is the digest of the fields of the header before it, for node 1 of the list: a node that signs two
+    headers cannot put the other one before a header that rests on the first. `exclusions` is the digest of all that
+    was excluded at positions up to its own; the proof is over all before it.
     """
 
     position: int
@@ -53,8 +53,8 @@ def signed_header(terms: MixTerms, header: Header) -> bytes:
 
 
 def link(terms: MixTerms, header: Header) -> bytes:
-    """What the next header says of this one: its digest, with the proof."""
-    return digested("header", terms.manifest, *header.parts(), header.proof)
+    """What the next header says of this one: the digest of its fields. Another proof of them is the same header."""
+    return digested("header", terms.manifest, *header.parts())
 
 
 def make_header(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from shuffledp_core.errors import BadHopError, RoundStateError, ShuffleDPError, UnansweredError
@@ -22,7 +23,7 @@ from shuffledp_core.verified.blame import (
     signed_answer,
     signed_moves,
 )
-from shuffledp_core.verified.chain import Chain, check_batch, follow
+from shuffledp_core.verified.chain import Chain, check_batch, follow, signed_board
 from shuffledp_core.verified.claims import ClaimList, commitments_of, open_submission, salt
 from shuffledp_core.verified.evidence import Accused, Moved, Moves, Origin, Passage, Step, Trace, Transcript
 from shuffledp_core.verified.faults import node
@@ -57,6 +58,11 @@ class Opened:
     keys: tuple[Element, ...]
     shares: tuple[Element, ...]
     contents: tuple[bytes | None, ...]
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree over the records."""
+        return Tree(self.records)
 
 
 class Receiver:
@@ -112,30 +118,36 @@ class Receiver:
         batch = self._taken
         if self._accusation is None:
             failing = [index for index, content in enumerate(batch.contents) if content is None]
-            tree = Tree(batch.records)
-            self._accusation = tuple(self._signed(self._accused(index, tree, random)) for index in failing)
+            self._accusation = tuple(self._signed(self._accused(index, random)) for index in failing)
             self._settled = not failing
         return self._accusation
 
     def _signed(self, accused: Accused) -> Accused:
         return replace(accused, signature=self._sign(signed_accused(self.chain.case, self.position, accused)))
 
-    def _accused(self, index: int, tree: Tree, random: RandomBytes) -> Accused:  # noqa: ARG002 - nodes prove shares
-        return Accused(index, self._taken.records[index], tree.path(index))
+    def _accused(self, index: int, random: RandomBytes) -> Accused:  # noqa: ARG002 - nodes prove shares
+        return Accused(index, self._taken.records[index], self._taken.tree.path(index))
 
     def settle(self, transcript: Transcript | None) -> None:
         """Ends the accusation, H7: every accused record was traced to a claim, and those users' keys are deleted.
 
-        None stands for a trace that nobody goes on with. Whatever fails, nothing leaves: this party erases its secrets.
+        None stands for a trace that nobody goes on with. A transcript that somebody carried damaged, or that answers
+        too little, ends nothing: ask for another one until the deadline. In all other cases this party erases its
+        secrets. Nothing leaves either way.
 
         Raises:
-            BadBlameError, UnansweredError, TooFewReportsError: the round has failed.
-            RoundStateError: there is no accusation to settle.
+            UnansweredError: the transcript does not settle the accusation; for None the round has failed.
+            BadBlameError, TooFewReportsError: the round has failed.
+            RoundStateError: there is no accusation to settle, or this party refused.
         """
-        if not self._accusation or self._settled:
+        if self._batch is None or not self._accusation or self._settled:
             raise RoundStateError("there is no open accusation")
         try:
             self._chain = self._traced(transcript)
+        except UnansweredError:
+            if transcript is None:
+                self.erase()
+            raise
         except ShuffleDPError:
             self.erase()
             raise
@@ -179,10 +191,15 @@ class Analyst(Receiver):
     def __init__(self, terms: MixTerms, listed: ClaimList, sign: Signer) -> None:
         super().__init__(terms, listed, terms.analyst, sign)
 
-    def board(self) -> tuple[bytes, ...]:
-        """Every key || symbol || proof that is left, to be published. Raises `RoundStateError` while any is accused."""
+    def board(self) -> tuple[tuple[bytes, ...], bytes]:
+        """Every key || symbol || proof that is left, to be published, and the analyst's signature, F4.
+
+        Raises:
+            RoundStateError: a record may be accused (H7).
+        """
         left, batch = self._left(), self._taken
-        return tuple(batch.keys[index] + (batch.contents[index] or b"") for index in left)
+        board = tuple(batch.keys[index] + (batch.contents[index] or b"") for index in left)
+        return board, self._sign(signed_board(self.chain, board))
 
 
 class Hop(Receiver):
@@ -194,6 +211,7 @@ class Hop(Receiver):
         self._seeds: dict[bytes, bytes] = {}
         self._order: list[int] = []
         self._output: tuple[Header, tuple[bytes, ...]] | None = None
+        self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
 
     def take(self, submissions: Mapping[bytes, bytes]) -> None:
         """Node 1 takes the records of all listed claims, by credential.
@@ -213,9 +231,9 @@ class Hop(Receiver):
     def _share(self, key: Element) -> Element:
         return multiply(self._secrets.opening, key)
 
-    def _accused(self, index: int, tree: Tree, random: RandomBytes) -> Accused:
+    def _accused(self, index: int, random: RandomBytes) -> Accused:
         share, proof = self._proved_share(index, random)
-        return Accused(index, self._taken.records[index], tree.path(index), share, proof)
+        return Accused(index, self._taken.records[index], self._taken.tree.path(index), share, proof)
 
     def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
         key, share = self._taken.keys[index], self._taken.shares[index]
@@ -255,7 +273,7 @@ class Hop(Receiver):
         if self.position == 1:
             return replace(trace, origin=self._answered(case, trace, self._origin(at, random)))
         share, share_proof = self._proved_share(at, random)
-        record, path = self._taken.records[at], Tree(self._taken.records).path(at)
+        record, path = self._taken.records[at], self._taken.tree.path(at)
         step = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
         return replace(trace, steps=(*trace.steps, self._answered(case, trace, step)))
 
@@ -264,11 +282,18 @@ class Hop(Receiver):
 
     def _checked(self, question: Question) -> tuple[Case, bytes]:
         """The case and the last record shown, when all that was shown stands."""
-        own = self._released[0]
-        case = follow(self._terms, self._listed, question.headers, question.transcripts).case
-        if not self.position < question.position == len(case.headers) + 1 or case.headers[self.position - 1] != own:
+        own, at = self._released[0], self.position - 1
+        if not self.position < question.position == len(question.headers) + 1 or question.headers[at] != own:
             raise UnansweredError("no answer: the question is about nothing that came from this node")
+        case = self._followed(question)
         return case, check_trace(case, question.position, question.trace)
+
+    def _followed(self, question: Question) -> Case:
+        """What led to the accuser. The last one is kept: every accused record and named user asks with the same."""
+        history = question.headers, question.transcripts
+        if self._history is None or self._history[0] != history:
+            self._history = history, follow(self._terms, self._listed, *history).case
+        return self._history[1]
 
     def _origin(self, at: int, random: RandomBytes) -> Origin:
         owner, index = divmod(at, self._terms.messages_per_user)
@@ -329,7 +354,7 @@ class Hop(Receiver):
     def erase(self) -> None:
         """See `Receiver.erase`."""
         super().erase()
-        self._secret, self._order, self._seeds, self._output = None, [], {}, None
+        self._secret, self._order, self._seeds, self._output, self._history = None, [], {}, None, None
 
 
 def _shuffled(indices: list[int], random: RandomBytes) -> list[int]:

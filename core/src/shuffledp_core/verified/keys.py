@@ -91,6 +91,7 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
 
     Raises:
         RoundKeyError: naming the node.
+        ValueError: there are not as many keys as names (our own misuse).
     """
     blinding, opening = [GENERATOR], []
     for position, (name, key) in enumerate(zip(names, keys, strict=True), start=1):
