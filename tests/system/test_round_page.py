@@ -109,7 +109,7 @@ def test_the_page_has_the_numbers_of_the_report_and_links_to_every_document(
     assert f"{numbers['epsilon']:.4g} : proved" in text
     assert f"{numbers['epsilon_attained']:.4g} : known to be possible" in text
     assert f"{numbers['epsilon_corrupted']:.4g} : left when every node is corrupt" in text
-    assert f"{numbers['honest']:,} of the {numbers['accepted']:,} people" in text
+    assert f"{numbers['honest']:,} of the {numbers['accepted']:,} reports" in text
     assert f"{numbers['messages']:,}, " in text
     assert numbers["round"] in text
     assert "shuffledp verify result.json" in text
