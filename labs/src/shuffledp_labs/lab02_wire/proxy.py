@@ -36,7 +36,8 @@ class Proxy:
         self.flows: list[Flow] = []
         self._listen = _address(listen)
         self._target = _address(target)
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._ended = False
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -46,24 +47,32 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         if self._server is not None:
             self._server.close()
-        for task in self._open:
+        left = dict(self._open)
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
+        for writer in left.values():
+            await _closed(writer)
 
     def of(self, callers: set[str]) -> tuple[tuple[str, int], ...]:
         """The flows of these callers, (caller, bytes)."""
         return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:  # the server always runs this in a task
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # No coroutine: one that is cancelled before its first step could not close what it was given.
+        if self._ended:
+            writer.close()
             return
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
         flow = Flow(self.caller)
         self.flows.append(flow)
+        task = asyncio.ensure_future(self._served(reader, writer, flow))
+        self._open[task] = writer
+        task.add_done_callback(lambda task: self._open.pop(task, None))
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
         # Cancelled at the end as a matter of course; the caller that goes away first is no fault either.
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await self._forward(reader, writer, flow)
