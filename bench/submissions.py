@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -43,6 +44,10 @@ TURNS = 8
 CONNECTIONS = 32
 UNDER_WAY = 64
 
+STREAMS = 4
+"""Over which a gateway brings what it has."""
+
+T = TypeVar("T")
 
 Call = Callable[["node_pb2_grpc.NodeAsyncStub"], Awaitable[bytes]]
 """One submission, its request made already: sends it and gives the receipt."""
@@ -56,6 +61,7 @@ class Server:
     pid: int
     rates: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
+    driver: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
 
     async def turn(self, calls: Sequence[Call]) -> list[bytes]:
@@ -66,11 +72,30 @@ class Server:
             async with places:
                 return await calls[number](self.stubs[number % len(self.stubs)])
 
+        return await self.timed(len(calls), asyncio.gather(*(one(number) for number in range(len(calls)))))
+
+    async def long_streams(self, submissions: Sequence[PreparedSubmission]) -> list[bytes]:
+        """As `turn`, over `STREAMS` streams that each bring their part."""
+
+        async def one(number: int) -> list[bytes]:
+            requests = [whole_in_stream(submission) for submission in submissions[number::STREAMS]]
+            return [
+                answer.receipt
+                async for response in self.stubs[number].SubmitMany(iter(requests), timeout=60.0)
+                for answer in response.answers
+            ]
+
+        parts = await self.timed(len(submissions), asyncio.gather(*(one(number) for number in range(STREAMS))))
+        return [parts[place % STREAMS][place // STREAMS] for place in range(len(submissions))]
+
+    async def timed(self, submissions: int, work: Awaitable[list[T]]) -> list[T]:
+        """What the work gives; notes what it cost."""
         self.memory.append(resident(self.pid))
-        before, began = processor_seconds(self.pid), time.perf_counter()
-        answers = await asyncio.gather(*(one(number) for number in range(len(calls))))
-        self.rates.append(len(calls) / (time.perf_counter() - began))
-        self.processor.append((processor_seconds(self.pid) - before) / len(calls))
+        before, own, began = processor_seconds(self.pid), time.process_time(), time.perf_counter()
+        answers = await work
+        self.rates.append(submissions / (time.perf_counter() - began))
+        self.processor.append((processor_seconds(self.pid) - before) / submissions)
+        self.driver.append((time.process_time() - own) / submissions)
         return answers
 
     def bytes_a_user(self) -> float:
@@ -110,6 +135,11 @@ def whole(one: PreparedSubmission) -> Call:
     return call
 
 
+def whole_in_stream(one: PreparedSubmission) -> node_pb2.SubmitManyRequest:
+    """A submission as one message of a long stream."""
+    return node_pb2.SubmitManyRequest(header=_header(one), envelope=one.envelope)
+
+
 async def compare() -> None:
     """Prints rates, processor time and memory of all, and their ratios."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
@@ -119,9 +149,9 @@ async def compare() -> None:
         ):
             await warm(pool)
             control = await stack.enter_async_context(control_of(system.deployment))
-            opened = await open_round(control, LoadOptions(users=2 * USERS * TURNS).plan(system))
+            opened = await open_round(control, LoadOptions(users=3 * USERS * TURNS).plan(system))
             verified = verified_for(system, to_json(opened.announcement), opened.round_id)
-            values = np.arange(2 * USERS * TURNS, dtype=np.int64) % verified.mechanism.domain
+            values = np.arange(3 * USERS * TURNS, dtype=np.int64) % verified.mechanism.domain
             loop = asyncio.get_running_loop()
             pieces = [
                 loop.run_in_executor(pool, seal_users, verified, users)
@@ -131,11 +161,15 @@ async def compare() -> None:
             half = USERS * TURNS
             one, stream, entry = (
                 [whole(p) for p in prepared[:half]],
-                [streamed(p) for p in prepared[half:]],
+                [streamed(p) for p in prepared[half : 2 * half]],
                 verified.entry,
             )
-            node, same = [await _connected(stack, system, entry, system.processes[entry.name].pid) for _ in range(2)]
+            node, same, long = [
+                await _connected(stack, system, entry, system.processes[entry.name].pid) for _ in range(3)
+            ]
+            many = prepared[2 * half :]
             receipts, others = await node.turn(one[:USERS]), await same.turn(stream[:USERS])
+            brought = await long.long_streams(many[:USERS])
             bare = await _bare(stack, system, entry, len(receipts[0]))
             await bare.turn(stream[:USERS])
             for begin in range(USERS, half, USERS):
@@ -143,9 +177,11 @@ async def compare() -> None:
                 receipts += await node.turn(one[turn])
                 await bare.turn(stream[turn])
                 others += await same.turn(stream[turn])
-            for submission, receipt in zip(prepared, receipts + others, strict=True):
+                brought += await long.long_streams(many[turn])
+            for submission, receipt in zip(prepared, receipts + others + brought, strict=True):
                 check_receipt(submission, entry, Signed.from_bytes(receipt))
-            _show({"in one message": node, "as a stream": same}, bare, verified.geometry.envelope_bytes)
+            ways = {"in one message": node, "as a stream": same, "many in a stream": long}
+            _show(ways, bare, verified.geometry.envelope_bytes)
 
 
 async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int) -> Server:
@@ -171,10 +207,12 @@ async def _connected(stack: AsyncExitStack, system: LocalSystem, party: Party, p
 
 def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
     print(f"  {USERS * TURNS:,} users each, envelopes of {envelope_bytes:,} bytes; medians of {TURNS - 1} turns")
-    print("                       submissions/s   processor ms each   bytes kept a user")
+    print("                       submissions/s   processor ms each   the driver's   bytes kept a user")
     for name, one in (*ways.items(), ("bare stream server", bare)):
         spent = 1000 * statistics.median(one.processor[1:])
-        print(f"  {name:<20} {statistics.median(one.rates[1:]):>14,.0f} {spent:>19.2f} {one.bytes_a_user():>19,.0f}")
+        driver = 1000 * statistics.median(one.driver[1:])
+        rate = statistics.median(one.rates[1:])
+        print(f"  {name:<20} {rate:>14,.0f} {spent:>19.2f} {driver:>14.2f} {one.bytes_a_user():>19,.0f}")
     for name, one in ways.items():
         rate = statistics.median(a / b for a, b in zip(one.rates[1:], bare.rates[1:], strict=True))
         cost = statistics.median(a / b for a, b in zip(one.processor[1:], bare.processor[1:], strict=True))

@@ -12,11 +12,13 @@ import shuffledp.cli
 import shuffledp_accountant.cli
 import shuffledp_analyst.cli
 import shuffledp_client.cli
+import shuffledp_client.gateway.cli
 import shuffledp_shuffler.command
 
 PROGRAMS: Final = {
     "shuffledp": shuffledp.cli.app,
     "shuffledp-client": shuffledp_client.cli.app,
+    "shuffledp-gateway": shuffledp_client.gateway.cli.app,
     "shuffledp-shuffler": shuffledp_shuffler.command.app,
     "shuffledp-analyst": shuffledp_analyst.cli.app,
     "shuffledp-accountant": shuffledp_accountant.cli.app,

@@ -6,7 +6,7 @@ import inspect
 from enum import Enum
 from fractions import Fraction
 from types import UnionType
-from typing import Final, Union, get_args, get_origin, get_type_hints
+from typing import Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -58,6 +58,8 @@ def _row(field: msgspec.structs.FieldInfo, hint: object) -> str:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.UNSET:
+        return "absent"
     return "empty" if field.default is msgspec.NODEFAULT else f"`{msgspec.json.encode(field.default).decode()}`"
 
 
@@ -67,8 +69,9 @@ def words(hint: object) -> str:
         return f"list of {words(get_args(hint)[0])}"
     if set(MECHANISMS.values()) <= set(get_args(hint)):
         return "one of the [mechanisms](#mechanisms)"
-    if get_origin(hint) in {Union, UnionType}:
-        return " or ".join(map(words, get_args(hint)))
+    if get_origin(hint) in {Union, UnionType, Literal}:
+        said = [one for one in get_args(hint) if one is not msgspec.UnsetType]
+        return " or ".join(f"`{one}`" if isinstance(one, str) else words(one) for one in said)
     if inspect.isclass(hint) and issubclass(hint, Enum):
         return " or ".join(f"`{member.value}`" for member in hint)
     if _is_model(hint):

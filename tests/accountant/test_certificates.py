@@ -13,17 +13,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.certificates import certificate, cost_of, final_cost
+from shuffledp_accountant.certificates import certificate, final_cost
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
 from shuffledp_core.keys import Identity
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RapporHistogram
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import CertificateStage
-from shuffledp_privacy.analysis import Cost, analyse, calibrated
+from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
 from shuffledp_privacy.bounds import Bounds
 from shuffledp_privacy.rechecking import recheck
 
@@ -75,6 +75,12 @@ def test_a_plan_certificate_states_the_setting_and_the_assumptions_in_words() ->
     assert document.epsilon.attained is not None
     assert document.epsilon.certified is not None
     assert 0 < document.epsilon.attained <= document.epsilon.certified <= 1.0
+
+
+def test_of_a_kept_response_the_certificate_assumes_that_there_is_one() -> None:
+    assert not any("drew its response" in line for line in issued().assumptions)
+    rappor = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    assert any("drew its response" in line for line in issued(mechanism=rappor).assumptions)
 
 
 def test_a_calibrated_plan_holds_and_is_not_wasteful() -> None:

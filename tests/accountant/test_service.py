@@ -122,6 +122,8 @@ async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_c
             pb.GetBudgetRequest(population="demo", after_entry=rounds - 2, most_entries=5)
         )
     assert [entry.entry for entry in page.entries] == [rounds - 1, rounds]
+    assert answer.adjacency == "standard"
+    assert all(one.honest < one.users and one.max_distance >= 1 and one.adjacency for one in page.entries)
 
 
 async def test_queries_of_a_silent_ledger_hold_a_few_threads_however_often_they_are_given_up(world: World) -> None:

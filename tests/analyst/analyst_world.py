@@ -98,10 +98,11 @@ class World:
         if analyst:
             await self.start_analyst()
 
-    async def start_analyst(self) -> None:
+    async def start_analyst(self, *, resumed: bool = True) -> None:
+        """`resumed=False`: it answers, and has not looked at its records yet."""
         self._analyst = assemble(self.config())
         await self._analyst.service.start()
-        self._background = [asyncio.ensure_future(run()) for run in self._analyst.background]
+        self._background = [asyncio.ensure_future(run()) for run in self._analyst.background if resumed]
 
     async def stop_analyst(self) -> None:
         for task in self._background:

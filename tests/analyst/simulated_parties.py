@@ -343,6 +343,23 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
             self.happened.touch()
         return node_pb2.DeleteRoundResponse(discard=self.discarded[request.round_id])
 
+    async def GetAccusation(
+        self, request: node_pb2.GetAccusationRequest, context: Context
+    ) -> AsyncIterator[node_pb2.GetAccusationResponse]:
+        raise RoundStateError("plain rounds accuse nobody")
+        yield node_pb2.GetAccusationResponse()
+
+    async def Answer(
+        self, request_iterator: AsyncIterator[node_pb2.AnswerRequest], context: Context
+    ) -> AsyncIterator[node_pb2.AnswerResponse]:
+        raise RoundStateError("plain rounds accuse nobody")
+        yield node_pb2.AnswerResponse()
+
+    async def SettleAccusation(
+        self, request_iterator: AsyncIterator[node_pb2.SettleAccusationRequest], context: Context
+    ) -> node_pb2.SettleAccusationResponse:
+        raise RoundStateError("plain rounds accuse nobody")
+
     async def WatchRound(
         self, request: node_pb2.WatchRoundRequest, context: Context
     ) -> AsyncIterator[node_pb2.WatchRoundResponse]:
@@ -372,6 +389,11 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     async def Submit(
         self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
     ) -> node_pb2.SubmitResponse:
+        raise RoundStateError("simulated reports come from the test itself")
+
+    def SubmitMany(
+        self, request_iterator: AsyncIterator[node_pb2.SubmitManyRequest], context: Context
+    ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
         raise RoundStateError("simulated reports come from the test itself")
 
     async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:

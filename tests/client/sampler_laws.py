@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import prod
 from typing import TypeVar
 
 import mpmath
@@ -18,6 +19,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -68,7 +70,29 @@ def binomial_law(trials: int, chance: Fraction) -> dict[int, float]:
     }
 
 
-def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
+ONE = Fraction(1)
+
+
+def response_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
+    """The kept response: each bit by itself a fair coin with chance f."""
+    right, wrong = 1 - spec.fake / 2, spec.fake / 2
+    return {
+        kept: prod((right if (kept >> s & 1) == (s == value) else wrong for s in range(spec.symbols)), start=ONE)
+        for kept in range(2**spec.symbols)
+    }
+
+
+def report_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
+    """One report: the sum over all kept responses of what each of them reports."""
+    law: dict[int, Fraction] = defaultdict(Fraction)
+    for kept, weight in response_law(spec, value).items():
+        ones = [spec.when_one if kept >> s & 1 else spec.when_zero for s in range(spec.symbols)]
+        for report in range(2**spec.symbols):
+            law[report] += weight * prod((one if report >> s & 1 else 1 - one for s, one in enumerate(ones)), start=ONE)
+    return law
+
+
+def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR0911 - a law each
     """What `randomise` should give, from the papers' definitions."""
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols
@@ -80,6 +104,8 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:
         return {
             index: other + (1 - float(spec.blanket)) / len(half) * (index in half) for index in range(spec.alphabet)
         }
+    if isinstance(spec, RapporHistogram):
+        return {report: float(chance) for report, chance in report_law(spec, value).items()}
     if isinstance(spec, OneBitShuffle):
         one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
         return {0: 1 - one, 1: one}

@@ -6,6 +6,7 @@ it can do wrong, on demand: lose answers, be away, publish a board with messages
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Discard, Receipt, Result
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.documents.submission import check_submission
-from shuffledp_core.errors import DifferentSubmissionError, UnknownRoundError, UnreachableError
+from shuffledp_core.errors import DifferentSubmissionError, ShuffleDPError, UnknownRoundError, UnreachableError
 from shuffledp_core.transport.chunks import Offsets, chunks
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT
@@ -29,7 +30,14 @@ from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, node_pb2, node_pb2
 
 RULES = {
     f"/shuffledp_proto.v1.{method}": frozenset({CLIENT})
-    for method in ("Node/Submit", "Node/SubmitWhole", "Analyst/GetManifest", "Analyst/GetResult", "Analyst/GetBoard")
+    for method in (
+        "Node/Submit",
+        "Node/SubmitWhole",
+        "Node/SubmitMany",
+        "Analyst/GetManifest",
+        "Analyst/GetResult",
+        "Analyst/GetBoard",
+    )
 }
 
 
@@ -42,12 +50,27 @@ class SimulatedRound:
     lost_answers: int = 0
     """So many submissions are stored, but their receipt never arrives."""
     calls: int = 0
+    broken_after: int | None = None
+    """The first long stream ends in the middle: so many of its submissions are answered, and one more is stored."""
+    times: int = 1
+    """So often each submission of a long stream is answered."""
+    gateways: int = 0
+    """Long streams that were opened."""
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
     """Of these calls, those that came in chunks."""
     accepted: dict[str, bytes] = field(default_factory=dict)
+    stored: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once there is one."""
     result: Signed | None = None
     discards: tuple[Signed, ...] = ()
     board: bytes = b""
+    offers_whole: bool = True
+    """False: an entry node that does not know the call `SubmitWhole`."""
+    unimplemented: int = 0
+    """How often it was asked all the same."""
+    piece: int = 100
+    """Bytes of the board that are sent at a time."""
     announcement: bytes = b""
 
     def __post_init__(self) -> None:
@@ -116,6 +139,7 @@ class SimulatedRound:
         who = check_submission(header.round_id, POPULATION, enrolment, credential, claim, envelope)
         if self.accepted.setdefault(who, envelope) != envelope:
             raise DifferentSubmissionError("another submission of this credential was accepted before")
+        self.stored.set()
         if self.calls <= self.lost_answers:
             raise UnreachableError("the answer is lost")
         receipt = Receipt(round_id=ROUND_ID, credential=who, submission_digest=digest(envelope))
@@ -140,10 +164,34 @@ class _Entry(node_pb2_grpc.NodeServicer):
         return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
 
     async def SubmitWhole(  # noqa: N802
-        self, request: node_pb2.SubmitWholeRequest, _: Any
+        self, request: node_pb2.SubmitWholeRequest, context: Any
     ) -> node_pb2.SubmitWholeResponse:
+        if not self._round.offers_whole:
+            self._round.unimplemented += 1
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._round.calls += 1
         return node_pb2.SubmitWholeResponse(receipt=self._round.accept(request.header, request.envelope).to_bytes())
+
+    async def SubmitMany(  # noqa: N802
+        self, requests: AsyncIterator[node_pb2.SubmitManyRequest], _: Any
+    ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
+        self._round.calls += 1
+        self._round.gateways += 1
+        self._round.opened.set()
+        answered = 0
+        async for request in requests:
+            answer = self._answer(request)
+            if answered == self._round.broken_after and self._round.gateways == 1:
+                raise UnreachableError("the node goes away")
+            answered += 1
+            yield node_pb2.SubmitManyResponse(answers=[answer] * self._round.times)
+
+    def _answer(self, request: node_pb2.SubmitManyRequest) -> node_pb2.SubmissionAnswer:
+        try:
+            return node_pb2.SubmissionAnswer(receipt=self._round.accept(request.header, request.envelope).to_bytes())
+        except ShuffleDPError as error:
+            refusal = node_pb2.Refusal(error=type(error).__name__, reason=str(error))
+            return node_pb2.SubmissionAnswer(refusal=refusal)
 
 
 class _Analyst(analyst_pb2_grpc.AnalystServicer):
@@ -169,8 +217,14 @@ class _Analyst(analyst_pb2_grpc.AnalystServicer):
         self, request: analyst_pb2.GetBoardRequest, _: Any
     ) -> AsyncIterator[analyst_pb2.GetBoardResponse]:
         self._known(request.round_id)
-        for offset, data in chunks(self._round.board, 100):
+        for offset, data in chunks(self._round.board, self._round.piece):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
+
+    async def GetHistory(  # noqa: N802
+        self, request: analyst_pb2.GetHistoryRequest, _: Any
+    ) -> AsyncIterator[analyst_pb2.GetHistoryResponse]:
+        raise UnknownRoundError(f"round {request.round_id} is a plain one")
+        yield analyst_pb2.GetHistoryResponse()
 
     def _known(self, round_id: str) -> None:
         if round_id != ROUND_ID:

@@ -39,6 +39,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -52,6 +53,7 @@ Integers: TypeAlias = NDArray[np.int64]
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=3, blanket=Fraction(3, 7)),
     HadamardHistogram(symbols=5, blanket=Fraction(3, 7)),
+    RapporHistogram(symbols=3, fake=Fraction(2, 5), when_zero=Fraction(1, 4), when_one=Fraction(5, 7)),
     OneBitShuffle(max_value=3, randomise=Fraction(2, 5)),
     RRShuffle(max_value=2, randomise=Fraction(2, 5)),
     GeoShuffle(max_value=2, epsilon_geo=Fraction(1), padding=1),
@@ -63,6 +65,7 @@ SPECS: list[Mechanism] = [
 LARGE: list[Mechanism] = [
     KRRHistogram(symbols=300, blanket=Fraction(1333421, 2**21)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
+    RapporHistogram(symbols=8, fake=Fraction(1, 3), when_zero=Fraction(1, 9), when_one=Fraction(5, 7)),
     OneBitShuffle(max_value=1000, randomise=Fraction(1, 7)),
     RRShuffle(max_value=40, randomise=Fraction(1, 7)),
     GeoShuffle(max_value=20, epsilon_geo=Fraction(3, 40), padding=50),
@@ -402,7 +405,7 @@ def test_extreme_noise_is_drawn_all_the_same(spec: GeoShuffle) -> None:
 @given(
     shape=st.lists(st.integers(0, 4), min_size=0, max_size=3),
     epsilon=st.fractions(Fraction(1, 50), 50, max_denominator=2**62),
-    max_value=st.integers(1, 40),
+    max_value=st.integers(1, 30),
     padding=st.integers(0, 5),
     chance=st.fractions(Fraction(1, 100), 1, max_denominator=2**62),
     data=st.data(),
@@ -413,6 +416,7 @@ def test_answers_keep_the_shape_and_fit_the_code(
     specs: list[Mechanism] = [
         KRRHistogram(symbols=max_value + 1, blanket=chance),
         HadamardHistogram(symbols=max_value + 1, blanket=chance),
+        RapporHistogram(symbols=max_value + 1, fake=chance, when_zero=Fraction(1, 3), when_one=Fraction(1, 2)),
         OneBitShuffle(max_value=max_value, randomise=chance),
         RRShuffle(max_value=max_value, randomise=chance),
         GeoShuffle(max_value=max_value, epsilon_geo=epsilon, padding=padding),

@@ -18,6 +18,7 @@ from sampler_laws import (
     exhausted,
     geometric_law,
     laplace_law,
+    report_law,
     sgdl_law,
     share_law,
 )
@@ -32,6 +33,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -54,9 +56,14 @@ NOMINAL = 1e-12
 rate of so rare an event is larger by a factor below 100 (first Edgeworth term, exp(7^3 / (6 sqrt(200))) = 57 at seven
 standard deviations), so each test is below 1e-10 and the dozen of this file together below 1e-9."""
 
+HALF = Fraction(1, 2)
+
 SMALL_SPECS: dict[str, Mechanism] = {
     "krr-histogram": KRRHistogram(symbols=5, blanket=Fraction(1, 3)),
     "hadamard-histogram": HadamardHistogram(symbols=5, blanket=Fraction(1, 3)),
+    "rappor-histogram": RapporHistogram(
+        symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    ),
     "one-bit-mean": OneBitShuffle(max_value=6, randomise=Fraction(2, 5)),
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
     "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
@@ -114,6 +121,8 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
     if isinstance(spec, OneBitShuffle):
         one = spec.randomise / 2 + (1 - spec.randomise) * Fraction(value, spec.max_value)
         return {0: 1 - one, 1: one}
+    if isinstance(spec, RapporHistogram):
+        return report_law(spec, value)
     assert isinstance(spec, KRRHistogram | HadamardHistogram)
     own = {value}
     if isinstance(spec, HadamardHistogram):
@@ -127,6 +136,8 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
     [
         *(KRRHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 5)),
         *(HadamardHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 3, 4, 7, 8)),
+        RapporHistogram(symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 3), when_one=Fraction(3, 4)),
+        RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 2), when_one=Fraction(1, 2)),
         *(OneBitShuffle(max_value=largest, randomise=Fraction(3, 7)) for largest in (1, 2, 7)),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
         HadamardHistogram(symbols=3, blanket=Fraction(1)),

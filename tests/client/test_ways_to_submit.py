@@ -37,3 +37,15 @@ async def test_the_longest_message_goes_whole_and_a_byte_more_is_a_stream(
         await entry.submit(large)
         assert (simulated.calls, simulated.streams) == (2, 1)
     assert list(simulated.accepted.values()) == [small.envelope, large.envelope]
+
+
+async def test_a_node_of_an_earlier_release_is_sent_a_stream_and_asked_only_once(tmp_path: Path) -> None:
+    deployment = make_deployment(tmp_path / "deployment")
+    simulated, roster = SimulatedRound(Draft(deployment), tmp_path, offers_whole=False), deployment.roster
+    verified = verify_round(parse_announcement(simulated.announcement), roster, LENIENT, POPULATION, NOW, ROUND_ID)
+    first, second = (prepare(verified, 1, member) for member in make_members(deployment, 2))
+    async with simulated, EntryNode(roster.party("node-1"), deployment.keys_of(CLIENT), roster) as entry:
+        for submission in (first, second):
+            await entry.submit(submission)
+    assert (simulated.unimplemented, simulated.streams) == (1, 2)
+    assert list(simulated.accepted.values()) == [first.envelope, second.envelope]

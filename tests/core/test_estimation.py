@@ -23,6 +23,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -59,6 +60,9 @@ def test_every_mechanism_has_an_estimator() -> None:
     examples: dict[str, Mechanism] = {
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
+        "rappor-histogram": RapporHistogram(
+            symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+        ),
         "one-bit-mean": OneBitShuffle(max_value=3, randomise=Fraction(1, 2)),
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),
         "geo-shuffle": GeoShuffle(max_value=3, epsilon_geo=Fraction(1), padding=5),
@@ -285,6 +289,8 @@ def test_intervals_stay_within_what_is_possible() -> None:
     [
         KRRHistogram(symbols=3, blanket=Fraction(1)),
         HadamardHistogram(symbols=3, blanket=Fraction(1)),
+        RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)),
+        RapporHistogram(symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(1, 4)),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
         RRShuffle(max_value=1, randomise=Fraction(1)),
     ],

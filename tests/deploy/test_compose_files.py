@@ -26,7 +26,7 @@ MEETINGS = {
         ("analyst", "node-1"), ("analyst", "node-2"), ("analyst", "node-3"), ("analyst", "accountant"),
         ("mosquitto", "node-1"), ("mosquitto", "node-2"), ("mosquitto", "node-3"), ("mosquitto", "analyst"),
         ("fleet", "node-1"), ("fleet", "analyst"), ("fleet", "mosquitto"), ("fleet", "operator"),
-        ("operator", "node-1"), ("operator", "analyst"), ("operator", "mosquitto"),
+        ("operator", "node-1"), ("operator", "analyst"), ("operator", "mosquitto"), ("operator", "accountant"),
     )
 }  # fmt: skip
 """Who shares a network with whom: docs/adr/0005-networks-of-a-deployment.md."""
@@ -189,3 +189,21 @@ def test_every_containers_configuration_is_tested() -> None:
 @pytest.mark.parametrize("script", sorted(DEPLOY.rglob("*.sh")), ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_a_script_is_one_that_a_plain_shell_reads(script: Path) -> None:
     subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=20)
+
+
+def test_the_console_is_confined_published_on_this_machine_alone_and_asks_with_the_operators_keys() -> None:
+    ((name, service),) = services("console").items()
+    test_a_service_is_confined_bounded_and_keeps_its_log_small(name, service)
+    assert [port.rpartition(":")[0].split(":")[0] for port in service["ports"]] == ["127.0.0.1"]
+    assert service["volumes"] == ["keys-operator:/keys:ro"]
+    assert "--operate" not in service["command"]
+    base = services()
+    met = {other for other in base if set(service["networks"]) & set(base[other].get("networks", ()))}
+    assert met == {"fleet", "operator", "node-1", "analyst", "mosquitto", "accountant"}, "no other node"
+
+
+def test_the_console_fits_every_other_overlay() -> None:
+    if shutil.which("docker-compose") is None and shutil.which("docker") is None:
+        pytest.skip("neither docker compose nor docker-compose is installed")
+    project = Composed("shuffledp-config", {"OVERLAYS": " ".join(("console", *OVERLAYS))})
+    assert "console" in project.compose("config", "--services")

@@ -99,7 +99,7 @@ def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> Non
     """
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
     networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
-    assert len(networks) == 9
+    assert len(networks) == 10
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
     assert set(outside) == {f"{deployment.project}_{name}" for name in ("dashboards", "devices")}
     assert outside[f"{deployment.project}_devices"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
@@ -141,6 +141,13 @@ def test_devices_outside_only_read_at_the_broker(deployment: Composed) -> None:
         heard = run(["docker", "exec", broker, "mosquitto_sub", "-p", port, *topic, "-C", "1", "-W", "10"])
         assert heard.strip() == "inside"
     publish("1883", "-n")
+
+
+def test_a_verified_round_in_containers_can_be_checked_from_what_is_published(deployment: Composed) -> None:
+    result = deployment.round("--mechanism", "krr-histogram", "--max-value", "7", "--epsilon", "4", "--mix", "verified")
+    assert result["accepted"] == USERS_OF_A_FLEET
+    checked = run([sys.executable, "-m", "shuffledp.cli", "verify", f"out/{result['round']}"])
+    assert f"mixing: {USERS_OF_A_FLEET} claims on the list of node-1" in checked
 
 
 def test_starting_again_keeps_every_key(deployment: Composed) -> None:

@@ -69,6 +69,17 @@ def talk():
     return 1
 
 
+def murmur():
+    print("seven users")
+    print("and no end of line", end="")
+    return 1
+
+
+def mute():
+    sys.stdout = None
+    return 1
+
+
 def forge():
     for number in range(3, 64):
         try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +17,11 @@ from numpy.typing import NDArray
 from shuffledp_adversary.attacks.measuring import calibrated, guess_limit
 from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
-from shuffledp_labs.lab02_wire import instances, show
+from shuffledp_labs.lab02_wire import checks, instances, show
 from shuffledp_labs.lab02_wire.proxy import Proxy
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
@@ -152,6 +156,58 @@ def test_a_wrong_answer_is_described_by_what_is_in_it() -> None:
     assert (kind_of(()), kind_of(None)) == ("an empty list", "NoneType")
     assert is_list_of_bytes((b"", b"1"))
     assert not is_list_of_bytes(b"12")
+
+
+class Sayings:
+    """A student's program that gives the same answer to every call."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def call(self, _function: str, *_given: object) -> object:
+        return self.answer
+
+
+def attempt(answer: object) -> Any:
+    return SimpleNamespace(draws=draws(6), program=Sayings(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"client-01": "3"}, "whole number, .*: read gave str for client-01"),
+        ({"client-01": 3.0}, "read gave float for client-01"),
+        ({"client-01": True}, "read gave bool for client-01"),
+    ],
+)
+def test_answers_of_another_type_are_told_from_a_wrong_formula(answer: object, said: str) -> None:
+    with pytest.raises(CheckFailed, match=said):
+        checks.check_read(attempt(answer))
+
+
+def test_a_rule_that_is_always_silent_hears_how_often_it_was_and_passes_for_silence() -> None:
+    with pytest.raises(CheckFailed, match="said None in 40 of them"):
+        checks.check_far(attempt(None))
+    said = checks.check_silence(attempt(None))
+    found = re.search(
+        r"first: (\d+) users, bits, far value (\d+), rate (\S+), sum of the noisy numbers (\S+), the user held (\d+)",
+        said,
+    )
+    assert found
+    board = instances.silent_bits(draws(6).child("silent 0"))
+    assert found[1] == str(board.public["users"])
+    assert int(found[4].replace(",", "")) == sum(board.board) - int(found[1]) * int(board.public["padding"])
+    assert found[5] == str(board.public["far"] if board.far else 0)
+
+
+def test_a_round_that_tells_is_shown_with_the_number_that_tells() -> None:
+    board = instances.telling_numbers(draws(6).child("numbers 0"))
+    told = [instances.telling_numbers(draws(6).child(f"numbers {number}")).far for number in range(30)] + [
+        instances.telling_bits(draws(6).child(f"bits {number}")).far for number in range(10)
+    ]
+    program = SimpleNamespace(call=lambda *_: told.pop(0))
+    said = checks.check_far(SimpleNamespace(draws=draws(6), program=program))  # type: ignore[arg-type]
+    assert f"{board.title}, largest number {max(board.board)}, the user held" in said
 
 
 async def test_the_proxy_counts_what_callers_send_and_leaves_nothing_open() -> None:

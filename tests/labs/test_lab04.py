@@ -25,7 +25,7 @@ from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab04_onion import LAB, rounds, show
 from shuffledp_labs.lab04_onion.capturing import NODES, capture
-from shuffledp_labs.lab04_onion.checks import ACCOMPLICES, HOPS, _absent, _prior, _telling, judge_links
+from shuffledp_labs.lab04_onion.checks import ACCOMPLICES, HOPS, _absent, _prior, _telling, judge_links, judge_sleeper
 from shuffledp_labs.lab04_onion.policy import MANIFESTS, accepted, drawn, judge_answer
 from shuffledp_labs.lab04_onion.replay import Replayed, replay
 from shuffledp_labs.lab04_onion.rounds import NOBODY, SUM, USERS, Seen
@@ -197,6 +197,31 @@ def test_claims_that_the_logs_prove_pass() -> None:
 def test_an_answer_of_another_type_is_told_from_a_wrong_one(found: object, said: str) -> None:
     with pytest.raises(CheckFailed, match=said):
         judge_answer(found, right=True, manifest={}, limits={})
+
+
+@pytest.mark.parametrize(
+    ("found", "asleep", "said"),
+    [
+        (None, 0, "returned NoneType where the position of a node is asked, or 0"),
+        (True, 1, "returned bool"),
+        (2, 3, "node 2 slept, and it did not"),
+        (2, 0, "node 2 slept, and it did not"),
+        (0, 3, "no node slept, and one did"),
+    ],
+)
+def test_a_node_that_did_not_sleep_is_told_from_what_names_none(found: object, asleep: int, said: str) -> None:
+    with pytest.raises(CheckFailed, match=said):
+        judge_sleeper(found, asleep, "a round")
+
+
+def test_the_node_that_slept_or_none_passes() -> None:
+    judge_sleeper(3, 3, "a round")
+    judge_sleeper(0, 0, "a round")
+
+
+def test_the_chance_that_an_honest_node_only_keeps_the_order_is_the_handout_s() -> None:
+    own = ACCOMPLICES * SUM.messages_per_user
+    assert f"1 in {own}! = {math.factorial(own):,}" in handout()
 
 
 def test_manifests_are_refused_for_every_reason_on_every_instance() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from shuffledp_labs.teaching import practice, reporting, starting
 
 
 def passes(_: Attempt) -> str:
+    return "seen"
+
+
+def calls(attempt: Attempt) -> str:
+    attempt.program.call("speaks")
     return "seen"
 
 
@@ -66,6 +72,15 @@ def test_a_partial_run_says_so_and_leaves_the_result_of_all_alone(
     assert read_result(place.partial) == part
     assert part.partial
     assert not whole.partial
+
+
+def test_what_a_program_prints_is_shown_also_where_it_passes(
+    place: starting.WorkFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(practice, "lab_of", lambda _: replace(LAB, checks=(Check("B-one", 75, "one", calls),)))
+    (place.path / "work.py").write_text("def speaks():\n    print('seven users, seen in passing')\n")
+    assert checked(place).points == 75
+    assert "the end of what your program printed:\n      seven users, seen in passing\n" in capsys.readouterr().out
 
 
 def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_part(

@@ -93,6 +93,13 @@ def test_a_report_is_read_in_the_dark_and_on_paper_too() -> None:
     assert "@media print" in text
 
 
+def test_what_stands_between_backticks_is_code_and_still_only_text() -> None:
+    check = CheckResult("B-law", 25, 25, "passed", "3 bytes of `random<b>`, and a ` alone", 1.0)
+    result = LabResult(1, "ada", "17" * 16, "ab" * 32, 25, (check,), finished=True)
+    text = page(replace(WHOLE, result=result))
+    assert "3 bytes of <code>random&lt;b&gt;</code>, and a ` alone" in text
+
+
 def test_tables_of_a_students_words_are_tables() -> None:
     assert "<td>1</td>" in as_html("| a |\n|---|\n| 1 |\n")
 

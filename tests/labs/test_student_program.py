@@ -160,6 +160,21 @@ def test_prints_are_kept_for_the_student_and_are_no_answers(program: StudentProg
     assert "straight to the pipe" in program.printed
 
 
+def test_a_print_without_a_flush_is_kept_too(program: StudentProgram) -> None:
+    assert program.call("murmur") == 1
+    program.close()
+    assert program.printed == "seven users\nand no end of line"
+
+
+def test_a_program_that_takes_its_own_output_away_still_answers(program: StudentProgram) -> None:
+    assert [program.call(name) for name in ("mute", "mute")] == [1, 1]
+
+
+def test_what_the_sandbox_refuses_is_told_to_be_refused_by_it() -> None:
+    assert "no network" in str(StudentRaised("URLError", "name resolution", "work.py, line 3: "))
+    assert "no network" not in str(StudentRaised("ValueError", "4 is no answer"))
+
+
 def test_a_frame_of_its_own_is_only_its_own_answer(program: StudentProgram) -> None:
     """Whoever writes into the pipe answers the grader's question: with a value that is then judged as any other.
 

@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     OneBitShuffle,
     PaddedSpec,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -30,11 +31,14 @@ from shuffledp_privacy.local.matrix import LocalMatrix
 
 KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
-    "hadamard-histogram", "one-bit-mean", "split-mix",
+    "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
 """What both sides may differ by for floating point alone."""
+
+REACH: Final = 560.0
+"""Largest ε that the oracle knows, nats: it forgets chances below 1e-250, and beyond ln 1e250 = 576 sees no others."""
 
 MOST_POINTS: Final = 25_000
 """Longest law of a sum that is convolved."""
@@ -98,6 +102,8 @@ def judge(case: Case) -> Verdict:
     try:
         found = epsilon_bounds(case.spec, case.setting, case.delta)
     except CannotCertify:
+        return Verdict(case, None, ())
+    if math.isinf(exact) and found.certified > REACH:
         return Verdict(case, None, ())
     wrong = _disorder("epsilon", found.certified, exact, found.attained, complete=case.complete)
     if case.target is not None and found.certified > case.target * (1 + ROUNDING):
@@ -188,6 +194,26 @@ def _hadamard(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     wanted = None if target is None else target.epsilon
     complete = len(pairs) == len(others)  # of many users some datasets are too much to sum
     return Case(_name("hadamard-histogram", wanted), spec, setting, delta, wanted, pairs, complete)
+
+
+def _rappor(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    symbols = int(numbers.choice([2, 3, 4, 7, 31]))
+    target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
+    if target is None:
+        when_zero, gap, fake = (_chance(numbers) for _ in range(3))
+        when_zero = min(when_zero, Fraction(999, 1000))
+        when_one = when_zero + gap * (1 - when_zero) * Fraction(4095, 4096)
+        spec: Any = RapporHistogram(symbols=symbols, fake=fake, when_zero=when_zero, when_one=when_one)
+    else:
+        spec = calibrate("rappor-histogram", target)
+    rows, rest = oracle.rappor_rows(symbols, spec.fake, spec.when_zero, spec.when_one), setting.honest - 1
+    others: list[oracle.Others] = [{value: rest} for value in range(len(rows))]
+    pairs = oracle.local_pairs(rows, setting.honest, [(0, 1)], others)
+    if not pairs:
+        return None
+    wanted = None if target is None else target.epsilon
+    complete = len(pairs) == len(others)
+    return Case(_name("rappor-histogram", wanted), spec, setting, delta, wanted, pairs, complete)
 
 
 def _matrix(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -353,4 +379,5 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "hadamard-histogram": _hadamard,
     "one-bit-mean": _one_bit,
     "split-mix": _split,
+    "rappor-histogram": _rappor,
 }

@@ -254,6 +254,23 @@ def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:
     return [tuple(count * (own if has[value] else free) for has, count in alike.items()) for value in range(shown)]
 
 
+def rappor_rows(symbols: int, fake: Fraction, when_zero: Fraction, when_one: Fraction) -> list[Row]:
+    """One report of basic RAPPOR, of the first three symbols: a bit of a symbol that nobody holds tells nothing."""
+    shown = min(symbols, 3)
+    rows = []
+    for value in range(shown):
+        kept = [1 - fake / 2 if symbol == value else fake / 2 for symbol in range(shown)]
+        ones = [chance * when_one + (1 - chance) * when_zero for chance in kept]
+        reports = itertools.product((False, True), repeat=shown)
+        rows.append(
+            tuple(
+                math.prod((one if bit else 1 - one for bit, one in zip(bits, ones, strict=True)), start=Fraction(1))
+                for bits in reports
+            )
+        )
+    return rows
+
+
 def _of_equals(one: Row, other: Row, rest: Row, honest: int) -> Pair | None:
     """All others report by the same law: P(c) = multinomial(c) (1/h) Σ_y c_y P_y/r_y."""
     chances: dict[tuple[Fraction, Fraction], Fraction] = {}

@@ -1,4 +1,4 @@
-"""The one-bit mean and the Hadamard histogram against the oracle: drawn cases, judged as `make fuzz` judges its own."""
+"""The one-bit mean, the Hadamard histogram and RAPPOR against the oracle: drawn cases, judged as `make fuzz` does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import shuffle_oracle as oracle
 from fuzz_cases import Case, judge
 
-from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle
+from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle, RapporHistogram, SplitMix
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
 
@@ -57,3 +57,37 @@ def test_a_hadamard_round_costs_what_is_between_its_sides(number: int) -> None:
     found = judge(Case(spec.kind, spec, setting, delta, None, pairs, complete=True))
     assert found.violations == ()
     assert found.ratio is None or found.ratio <= 2.5
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_a_rappor_round_costs_what_is_between_its_sides(number: int) -> None:
+    numbers, setting, delta, noise = drawn(200 + number)
+    symbols, rest = int(numbers.choice([2, 3, 4, 31])), setting.honest - 1
+    chances = Fraction(1, int(numbers.integers(3, 20))), Fraction(int(numbers.integers(10, 20)), 20 + number)
+    spec = RapporHistogram(symbols=symbols, fake=noise, when_zero=chances[0], when_one=chances[1])
+    rows = oracle.rappor_rows(symbols, noise, *chances)
+    others = [{value: rest} for value in range(len(rows))]
+    pairs = oracle.local_pairs(rows, setting.honest, [(0, 1)], others)
+    if not pairs:
+        pytest.skip("too many users for the oracle")
+    complete = len(pairs) == len(others)
+    found = judge(Case(spec.kind, spec, setting, delta, None, pairs, complete))
+    assert found.violations == ()
+    assert found.ratio is None or not complete or found.ratio <= 2.5
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 9])
+def test_every_report_of_rappor_is_counted_once(symbols: int) -> None:
+    for row in oracle.rappor_rows(symbols, Fraction(1, 3), Fraction(1, 5), Fraction(3, 4)):
+        assert sum(row) == 1
+
+
+def test_beyond_what_the_oracle_knows_nothing_is_compared() -> None:
+    """Chances below 1e-250 are none to the oracle: to it a change that costs 612 nats can be seen with certainty."""
+    noise = oracle.share_noise(Fraction(2505, 4096), 3, 1000)
+    pairs = oracle.modular_pairs(noise, 3, 4096, [1000])
+    spec = SplitMix(max_value=1000, noise_epsilon=Fraction(2505, 4096), shares=3, modulus=4096, pieces=12)
+    found = judge(Case(spec.kind, spec, Setting(3, 3, Adjacency.STANDARD), 3.7e-10, None, pairs, complete=True))
+    assert oracle.worst_epsilon(pairs, 3.7e-10, metric=False) == float("inf")
+    assert found.violations == ()
+    assert found.ratio is None

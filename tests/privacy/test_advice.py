@@ -44,7 +44,11 @@ def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) 
 
 
 def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
-    assert {row.kind for row in rows if row.estimates != "sum"} == {"krr-histogram", "hadamard-histogram"}
+    assert {row.kind for row in rows if row.estimates != "sum"} == {
+        "krr-histogram",
+        "hadamard-histogram",
+        "rappor-histogram",
+    }
 
 
 def test_limits_leave_out_what_exceeds_them(rows: list[Advice]) -> None:
@@ -63,7 +67,7 @@ def test_nothing_left_is_refused_with_every_reason() -> None:
 
 def test_a_histogram_target_gets_histograms_only() -> None:
     found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12))
-    assert [row.kind for row in found] == ["krr-histogram", "hadamard-histogram"]
+    assert [row.kind for row in found] == ["krr-histogram", "rappor-histogram", "hadamard-histogram"]
 
 
 def test_several_rounds_are_described_by_their_composition() -> None:

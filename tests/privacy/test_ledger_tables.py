@@ -16,6 +16,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -27,6 +28,7 @@ from shuffledp_privacy.tabulated import TABLES, Tabulated
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
+    RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)),
     OneBitShuffle(max_value=8, randomise=Fraction(1, 3)),
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),
     GeoShuffle(max_value=8, epsilon_geo=Fraction(1, 2), padding=40),

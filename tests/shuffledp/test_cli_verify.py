@@ -13,7 +13,7 @@ import pytest
 
 import shuffledp as sdp
 from shuffledp import cli
-from shuffledp_accountant.certificates import certificate, cost_of
+from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
@@ -32,7 +32,7 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
-from shuffledp_privacy.analysis import analyse
+from shuffledp_privacy.analysis import analyse, cost_of
 
 ROUND = "ab" * 16
 YEAR_3000 = 32_503_680_000_000

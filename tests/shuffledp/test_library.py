@@ -25,6 +25,7 @@ from shuffledp_privacy import bounds
 GROUP = sdp.Setting(users=2000, honest=1900)
 KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
+RAPPOR = sdp.RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
 ONE_BIT = sdp.OneBitShuffle(max_value=3, randomise=Fraction(1, 4))
 RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
 GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
@@ -178,6 +179,10 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     if isinstance(spec, sdp.HadamardHistogram):
         inside = linalg.hadamard(spec.alphabet)[value + 1] == 1
         return np.asarray((float(spec.blanket) + 2 * (1 - float(spec.blanket)) * inside) / spec.alphabet)
+    if isinstance(spec, sdp.RapporHistogram):
+        chances = [float(spec.reported[symbol == value]) for symbol in range(spec.symbols)]
+        bits = np.arange(spec.alphabet)[:, None] >> np.arange(spec.symbols) & 1
+        return np.asarray(np.where(bits == 1, chances, 1 - np.array(chances)).prod(axis=1))
     if isinstance(spec, sdp.OneBitShuffle):
         one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
         return np.array([1 - one, one])
@@ -200,7 +205,7 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     return np.asarray(np.bincount(said, weights=noise, minlength=spec.largest_answer + 1), dtype=np.float64)
 
 
-@pytest.mark.parametrize("spec", [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", [KRR, HADAMARD, RAPPOR, ONE_BIT, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind)
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
     """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant.certificates import certificate, cost_of
+from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.models import LedgerPosition, RoundPlan
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import create_deployment
-from shuffledp_privacy.analysis import analyse
+from shuffledp_privacy.analysis import analyse, cost_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 

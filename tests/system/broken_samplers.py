@@ -11,6 +11,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -34,6 +35,12 @@ def blanket_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> I
     """The true value is kept half as often as it should be replaced."""
     assert isinstance(spec, KRRHistogram | HadamardHistogram)
     return randomise_in_bulk(msgspec.structs.replace(spec, blanket=spec.blanket / 2), values, arrays)
+
+
+def fake_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
+    """A kept bit is a fair coin half as often as it should be."""
+    assert isinstance(spec, RapporHistogram)
+    return randomise_in_bulk(msgspec.structs.replace(spec, fake=spec.fake / 2), values, arrays)
 
 
 def coin_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:

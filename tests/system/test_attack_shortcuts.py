@@ -194,7 +194,7 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(group: str) -> Non
 def test_every_attack_is_listed_with_what_it_does_and_takes_the_options_that_it_names() -> None:
     done = CliRunner().invoke(command, ["attack", "list", "--format", "json"])
     listed = json.loads(done.stdout)
-    assert set(listed) >= {"average", "dropout", "exchange", "flood", "length", "outlier", "printed", "trace"}
+    assert set(listed) >= {"average", "dropout", "exchange", "flood", "length", "outlier", "printed", "spoil", "trace"}
     for name, summary in listed.items():
         attack = attack_named(name)
         assert attack is not None

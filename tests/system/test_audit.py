@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from broken_samplers import blanket_halved, coin_halved, coin_not_flipped, noise_halved
+from broken_samplers import blanket_halved, coin_halved, coin_not_flipped, fake_halved, noise_halved
 
 from shuffledp import cli
 from shuffledp.commands import questions
@@ -41,6 +41,12 @@ def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 
 
 def hadamard(users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2) -> Question:
     return ask("hadamard-histogram", Scenario(users, delta), symbols=symbols, blanket=decimal(blanket))
+
+
+def rappor(users: int = 8, symbols: int = 3, fake: str = "0.5", when_one: str = "0.75") -> Question:
+    ones, zeros = decimal(when_one), 1 - decimal(when_one)
+    parameters = {"symbols": symbols, "fake": decimal(fake), "when_zero": zeros, "when_one": ones}
+    return ask("rappor-histogram", Scenario(users, 1e-2), **parameters)
 
 
 def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Question:
@@ -77,6 +83,8 @@ QUESTIONS: dict[str, Question] = {
     "krr, ten symbols": krr(users=4, symbols=10, epsilon0=3.0, delta=1e-3),
     "hadamard, three symbols": hadamard(),
     "hadamard, six symbols": hadamard(users=4, symbols=6, delta=1e-3),
+    "rappor, three symbols": rappor(),
+    "rappor, two symbols, hardly blurred": rappor(users=4, symbols=2, when_one="0.99"),
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
     "rr": bits(),
@@ -140,6 +148,7 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
     [
         (krr(), blanket_halved),
         (hadamard(), blanket_halved),
+        (rappor(users=2, symbols=3, when_one="0.99"), fake_halved),
         (one_bit(), coin_halved),
         (bits(), coin_not_flipped),
         (geo(users=2, largest=4, epsilon="1"), noise_halved),
@@ -149,6 +158,7 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
     ids=[
         "krr-histogram",
         "hadamard-histogram",
+        "rappor-histogram",
         "one-bit-mean",
         "rr-shuffle",
         "geo-shuffle",

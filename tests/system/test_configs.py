@@ -7,8 +7,10 @@ import pytest
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig
+from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.config import Section, load_config
 from shuffledp_core.errors import ConfigError
+from shuffledp_ops.campaigns.config import Campaign
 from shuffledp_shuffler.config import NodeConfig
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "config"
@@ -17,6 +19,8 @@ SAMPLES: list[tuple[str, type[Section]]] = [
     ("analyst.toml", AnalystConfig),
     ("accountant.toml", AccountantConfig),
     ("client.toml", ClientConfig),
+    ("gateway.toml", GatewayConfig),
+    ("campaign.toml", Campaign),
 ]
 
 

@@ -122,10 +122,12 @@ def exact_delta(first: NDArray[np.float64], second: NDArray[np.float64], epsilon
 
 @cache
 def boards(kind: str) -> dict[tuple[int, int], NDArray[np.float64]]:
-    """The law of the shuffled counts of two users, by their values."""
+    """The law of what two users' shuffled messages show, by their values: of one message each, which ones they are."""
     law, answers = law_of(kind), answers_of(kind)
     pairs = np.stack(np.meshgrid(answers, answers, indexing="ij"), axis=-1).reshape(-1, 2)
-    _, place = np.unique(calibrated(kind).count(pairs), axis=0, return_inverse=True)
+    alone = calibrated(kind).messages_per_user == 1
+    seen = np.sort(pairs, axis=-1) if alone else calibrated(kind).count(pairs)
+    _, place = np.unique(seen, axis=0, return_inverse=True)
     domain = range(law.shape[1])
     return {
         (one, other): np.bincount(place.ravel(), weights=np.outer(law[:, one], law[:, other]).ravel()).astype(float)

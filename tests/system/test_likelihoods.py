@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -35,9 +36,10 @@ RR = RRShuffle(max_value=4, randomise=Fraction(2, 5))
 GEO = GeoShuffle(max_value=3, epsilon_geo=Fraction(3, 4), padding=2)
 SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=4)
 HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
+RAPPOR = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 5), when_one=Fraction(3, 4))
 ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
 SPLIT = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, modulus=29, pieces=3)
-SPECS: list[Mechanism] = [KRR, HADAMARD, ONE_BIT, RR, GEO, SGDL, SPLIT]
+SPECS: list[Mechanism] = [KRR, HADAMARD, RAPPOR, ONE_BIT, RR, GEO, SGDL, SPLIT]
 
 
 def answers_of(spec: Mechanism) -> int:

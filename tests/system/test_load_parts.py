@@ -152,7 +152,7 @@ def test_a_user_asks_again_while_nobody_answers_and_every_call_is_counted_once()
 
 def test_the_pauses_of_a_user_that_asks_again_are_latency() -> None:
     timeline, _ = played({"later": [UnreachableError("full"), None]}, attempts=2)
-    assert 2 * 1 + 1 <= timeline.latency[0] <= 2 * 1 + 2  # two calls of a second, a pause of half of 2 s to all of it
+    assert 2 * 1 <= timeline.latency[0] < 2 * 1 + 2  # two calls of a second, a pause of up to 2 s
 
 
 def test_a_user_that_is_told_to_ask_once_does_not_ask_again() -> None:

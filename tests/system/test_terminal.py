@@ -17,7 +17,7 @@ from rich.console import Console
 
 from shuffledp import progress
 from shuffledp.progress import Stages
-from shuffledp_accountant.certificates import certificate, cost_of
+from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.findings import Claim, Finding, Verdict
 from shuffledp_adversary.attacks.present import verdict_words
@@ -28,7 +28,7 @@ from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.rounds.present import print_report
 from shuffledp_ops.rounds.report import RoundReport
-from shuffledp_privacy.analysis import analyse
+from shuffledp_privacy.analysis import analyse, cost_of
 
 CERTIFY = ["certify", "krr-histogram", "--users", "1000", "--symbols", "3", "--epsilon0", "1", "--delta", "1e-6"]
 

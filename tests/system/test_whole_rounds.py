@@ -14,6 +14,7 @@ from shuffledp_sim.system.processes import LocalSystem
 TAIL_ERRORS = {
     "krr-histogram": 9.0,
     "hadamard-histogram": 9.0,
+    "rappor-histogram": 9.0,
     "one-bit-mean": 7.0,
     "rr-shuffle": 7.0,
     "geo-shuffle": 8.0,

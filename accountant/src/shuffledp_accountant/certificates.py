@@ -8,24 +8,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
+
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.vocabulary import CertificateStage
-from shuffledp_privacy.analysis import Analysis, Cost, analyse, largest_distance
-from shuffledp_privacy.bounds import Setting
-
-
-def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
-    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the domain's.
-
-    Raises:
-        UsageError: no honest report is left.
-    """
-    distance = plan.max_distance if plan.max_distance is not None else largest_distance(mechanism)
-    return Cost(mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta)
+from shuffledp_core.vocabulary import CertificateStage, Mix
+from shuffledp_privacy.analysis import Analysis, Cost, analyse, cost_of, largest_distance
 
 
 def final_cost(
@@ -126,6 +117,7 @@ def certificate(
         expires_at=issued_at + lifetime,
         dropped=losses.dropped,
         invalid=losses.invalid,
+        mix="verified" if plan.mix == Mix.VERIFIED else msgspec.UNSET,
     )
 
 
@@ -158,6 +150,16 @@ def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[st
         "key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",
         "clients run the certified randomiser with exactly these parameters",
+        *_of_kept_responses(cost.mechanism),
+    )
+
+
+def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
+    if mechanism.remembered is None:
+        return ()
+    return (
+        "each person's one device drew its response to this question once and still has it: whoever draws it n times, "
+        "after a loss of its state or under a second credential, keeps n times ε_L",
     )
 
 

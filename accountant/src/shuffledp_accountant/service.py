@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from shuffledp_accountant.certificates import certificate, cost_of, final_cost
+from shuffledp_accountant.certificates import certificate, final_cost
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -44,8 +44,8 @@ from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR
-from shuffledp_core.vocabulary import CertificateStage, Role
-from shuffledp_privacy.analysis import analyse, calibrated
+from shuffledp_core.vocabulary import CertificateStage, Mix, Role
+from shuffledp_privacy.analysis import analyse, calibrated, cost_of, largest_distance
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 NAME: Final = "shuffledp_proto.v1.Accountant"
@@ -156,7 +156,9 @@ class Accountant:
         mechanism = charge.cost.mechanism
         route = [self._roster.party(name) for name in plan.route]  # 3
         signed_headers = [Signed.from_bytes(header) for header in headers]
-        losses = Losses(check_headers(signed_headers, route, round_id, mechanism.messages_per_user, accepted), invalid)
+        each, excluding = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
+        dropped = check_headers(signed_headers, route, round_id, each, accepted, excluding=excluding)
+        losses = Losses(dropped, invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, cost, analysis.bounds.certified)
 
@@ -315,6 +317,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
             composition=statement.budget.composition.value,
             if_fixed_epsilon=statement.if_fixed,
             charges={state.value: count for state, count in statement.charges.items()},
+            adjacency=statement.budget.adjacency.value,
             entries=[
                 accountant_pb2.LedgerEntry(
                     entry=entry.entry,
@@ -323,6 +326,10 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                     epsilon=entry.epsilon,
                     delta=entry.cost.delta,
                     mechanism=to_json(entry.cost.mechanism).decode(),
+                    users=entry.cost.setting.users,
+                    honest=entry.cost.setting.honest,
+                    adjacency=entry.cost.setting.adjacency.value,
+                    max_distance=entry.cost.setting.max_distance or largest_distance(entry.cost.mechanism),
                 )
                 for entry in page
             ],

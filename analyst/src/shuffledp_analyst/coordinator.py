@@ -18,7 +18,7 @@ from shuffledp_analyst.opening import read_plan
 from shuffledp_analyst.progress import ENDED, Event, Progress
 from shuffledp_analyst.round import Stage
 from shuffledp_analyst.running import RunningRound
-from shuffledp_core.documents.models import BatchHeader, Result, Roster
+from shuffledp_core.documents.models import BatchHeader, Result, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import (
     AccessDenied,
@@ -135,15 +135,24 @@ class Coordinator:
 
     # For the operator
 
-    async def open(self, plan: bytes) -> tuple[str, bytes]:
+    async def open(self, plan: bytes, named: str = "") -> tuple[str, bytes]:
         """Opens a round from the JSON of a plan; returns its identifier and announcement.
+
+        Args:
+            plan: what to ask.
+            named: identifier that the operator has drawn; a round that has it already is not opened again.
 
         Raises:
             ConfigError: the plan is impossible.
+            RoundStateError: the name stands for another plan, or for a round that was never announced.
+            UnreachableError: the named round is not taken up yet after a restart; ask again.
             ShuffleDPError: the opening failed, and the round with it.
         """
         checked = read_plan(plan, self._roster)
-        round_id = secrets.token_hex(16)
+        if named and self._services.records.is_known(named):
+            return await self._opened_before(named, checked)
+        round_id = named or secrets.token_hex(16)
+        # No `await` from the look above to here: of two calls at once the second finds the round of the first.
         self._services.records.create(round_id, checked)
         running = RunningRound(self._services, round_id, checked)
         self._rounds[round_id] = self._newest = running
@@ -157,10 +166,43 @@ class Coordinator:
                 pass
             raise
 
+    async def _opened_before(self, round_id: str, plan: RoundPlan) -> tuple[str, bytes]:
+        """The answer to a repeated opening: the announcement of the round that exists."""
+        try:
+            known = self._services.records.plan(round_id)
+        except (DocumentError, UnknownRoundError) as error:
+            raise RoundStateError(
+                f"round {round_id} was begun here, and its record cannot be read; draw a new round id"
+            ) from error
+        if known != plan:
+            raise RoundStateError(f"round {round_id} was opened for another plan; draw a new round id")
+        running = self._rounds.get(round_id)
+        if running is not None:
+            return round_id, await asyncio.shield(running.opened)
+        self._require_taken_up(round_id)
+        try:
+            return round_id, self.announcement(round_id)
+        except UnknownRoundError as error:
+            raise RoundStateError(
+                f"round {round_id} ended before it was announced; its result says why, and a new round id is needed"
+            ) from error
+
+    def _require_taken_up(self, round_id: str) -> None:
+        """Raises `UnreachableError` for a round whose record waits for `run`; `UnknownRoundError` without a record."""
+        if not self._services.records.has_ended(round_id):
+            self._services.records.plan(round_id)
+            raise UnreachableError(f"round {round_id} is not taken up yet after a restart; ask again")
+
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
-        """Yields the events of a round until its end; of an ended one only the end. Raises `UnknownRoundError`."""
+        """Yields the events of a round until its end; of an ended one only the end.
+
+        Raises:
+            UnknownRoundError: there is no such round.
+            UnreachableError: it is not taken up yet after a restart; ask again.
+        """
         progress = self._progress.get(round_id)
         if progress is None:
+            self._require_taken_up(round_id)
             yield Event(ENDED, result=self.result(round_id))
             return
         async for event in progress.follow():
@@ -208,11 +250,16 @@ class Coordinator:
             await running.deliver(signed, header, parts)
         elif running is None and not self._services.records.has_ended(header.round_id):
             raise UnreachableError(f"round {header.round_id} is not taken up yet after a restart; send the batch again")
-        elif self._result(header.round_id).board_digest != header.digest:
+        elif not self._is_delivered(header):
             raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
         else:
             # The round is over and holds this very batch: the last node has only lost the answer.
             await let_through(batch_chunks(parts), self._services.records.batch_bytes(header.round_id))
+
+    def _is_delivered(self, header: BatchHeader) -> bool:
+        """True if the round was published on the batch of this header."""
+        published = self._result(header.round_id).outcome == Outcome.PUBLISHED
+        return published and self._services.records.delivered_digest(header.round_id) == header.digest
 
     # For everybody
 
@@ -236,6 +283,10 @@ class Coordinator:
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets; `UnknownRoundError` when there is none."""
         return _file_chunks(self._services.records.board(round_id))
+
+    def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
+        """The published history in chunks with their offsets; `UnknownRoundError` when there is none."""
+        return _file_chunks(self._services.records.history(round_id))
 
 
 async def _file_chunks(path: Path) -> AsyncIterator[tuple[int, bytes]]:

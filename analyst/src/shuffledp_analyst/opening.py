@@ -34,8 +34,8 @@ from shuffledp_core.estimation import check_informative
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
-from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.vocabulary import CertificateStage, Role
+from shuffledp_core.onion.suites import POST_QUANTUM, suite_named
+from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 
 MAX_SYMBOLS: Final = 2**15
 """Largest histogram: its estimates with errors and intervals must fit into one signed result (4 MiB)."""
@@ -68,6 +68,11 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
         if party.role != Role.NODE:
             raise UsageError(f"{party.name!r} is the {party.role}, not a node; the route may only name nodes")
     suite_named(plan.suite)  # 4
+    if plan.mix == Mix.VERIFIED and plan.suite in POST_QUANTUM:
+        raise UsageError(
+            f"verified mixing does not go with the suite {plan.suite!r}: whoever computes discrete logarithms later "
+            "links its claims and board; take plain mixing, or another suite"
+        )
     if plan.mechanism not in MECHANISMS:
         raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
     if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and plan.size > MAX_SYMBOLS:
@@ -103,6 +108,7 @@ def check_plan_certificate(
         ("route", certificate.route, plan.route),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
+        ("mix", certificate.verified, plan.mix == Mix.VERIFIED),
     ):
         _same(certificate, field, found, wanted)
     if not certificate.holds:  # 3
@@ -138,6 +144,7 @@ def check_final_certificate(
         ("delta", certificate.delta, plan.delta),
         ("dropped", certificate.dropped, losses.dropped),
         ("invalid", certificate.invalid, losses.invalid),
+        ("mix", certificate.mix, plan.mix),
     ):
         _same(certificate, field, found, wanted)
     most = honest_reports(accepted, plan.users, plan.honest, plan.mechanism.messages_per_user, losses)
@@ -157,8 +164,10 @@ def _same(certificate: Certificate, field: str, found: object, wanted: object) -
         )
 
 
-def check_round_key(signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str) -> None:
-    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under this certificate."""
+def check_round_key(
+    signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str
+) -> RoundKey:
+    """The round key; `RoundKeyError` unless it is this node's for this position of this round and certificate."""
     try:
         key = verify_from(node, signed, RoundKey)
     except DocumentError as error:
@@ -171,6 +180,7 @@ def check_round_key(signed: Signed, node: Party, position: int, suite: str, cert
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
+    return key
 
 
 def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
@@ -202,7 +212,7 @@ def make_manifest(
         UsageError: the mechanism needs more messages per user than a round carries.
     """
     try:
-        geometry = Geometry.of(certificate.mechanism, plan.suite, len(plan.route))
+        geometry = Geometry.of(certificate.mechanism, plan.suite, len(plan.route), plan.mix)
     except ValueError as error:
         raise UsageError(
             f"this plan cannot be carried out: {error}; ask for a smaller size or a larger epsilon"

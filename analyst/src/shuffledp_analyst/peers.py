@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
@@ -16,9 +16,11 @@ from shuffledp_core.documents.models import Discard, Party, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import ForeignDocumentError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.chunks import chunks
+from shuffledp_core.transport.receiving import gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
-from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, node_pb2, node_pb2_grpc
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, batch_pb2, node_pb2, node_pb2_grpc
 
 RETRY_SECONDS: Final = 0.2
 """Pause before a party that did not answer is asked again; it doubles up to `MAX_RETRY_SECONDS`."""
@@ -43,6 +45,11 @@ class Peers:
         self._config = config
         self._roster = roster
         self.accountant: Party = roster.accountant
+
+    @property
+    def roster(self) -> Roster:
+        """The roster of the deployment."""
+        return self._roster
 
     def node(self, name: str) -> Party:
         """The roster's entry of a node."""
@@ -94,9 +101,14 @@ class Peers:
         async with self._accountants() as stub:
             await stub.Release(request, timeout=self._config.call_seconds)
 
-    async def prepare(self, name: str, position: int, certificate: Signed, suite: str) -> Signed:
-        """Requests a node's round key. Not verified yet."""
-        request = node_pb2.PrepareRoundRequest(certificate=certificate.to_bytes(), position=position, suite=suite)
+    async def prepare(
+        self, name: str, position: int, certificate: Signed, suite: str, before: Sequence[Signed] = ()
+    ) -> Signed:
+        """Requests a node's round key. Not verified yet. `before`: those of the nodes before, in a verified round."""
+        route = [key.to_bytes() for key in before]
+        request = node_pb2.PrepareRoundRequest(
+            certificate=certificate.to_bytes(), position=position, suite=suite, route=route
+        )
         async with self._nodes(name) as stub:
             response = await stub.PrepareRound(request, timeout=self._config.call_seconds)
         return Signed.from_bytes(response.round_key)
@@ -128,6 +140,34 @@ class Peers:
         if (discard.round_id, discard.node) != (round_id, name):
             raise ForeignDocumentError(f"{name} discards round {discard.round_id} instead of {round_id}")
         return signed, discard.forwarded
+
+    async def accusation(self, name: str, round_id: str, most: int) -> bytes:
+        """What a node of a verified round accuses, packed, at most so many bytes. Not verified yet."""
+        async with self._nodes(name) as stub:
+            request = node_pb2.GetAccusationRequest(round_id=round_id)
+            return await gather(_pieces(stub.GetAccusation(request, timeout=self._config.mix_timeout_seconds)), most)
+
+    async def answer(self, name: str, round_id: str, inquiry: bytes, most: int) -> bytes:
+        """A node's answer to an inquiry, packed, at most so many bytes. Not verified yet."""
+
+        async def requests() -> AsyncIterator[node_pb2.AnswerRequest]:
+            yield node_pb2.AnswerRequest(round_id=round_id)
+            for offset, data in chunks(inquiry):
+                yield node_pb2.AnswerRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+
+        async with self._nodes(name) as stub:
+            return await gather(_pieces(stub.Answer(requests(), timeout=self._config.mix_timeout_seconds)), most)
+
+    async def settle_accusation(self, name: str, round_id: str, transcript: bytes) -> None:
+        """Gives a node the transcript of its accusation."""
+
+        async def requests() -> AsyncIterator[node_pb2.SettleAccusationRequest]:
+            yield node_pb2.SettleAccusationRequest(round_id=round_id)
+            for offset, data in chunks(transcript):
+                yield node_pb2.SettleAccusationRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+
+        async with self._nodes(name) as stub:
+            await stub.SettleAccusation(requests(), timeout=self._config.mix_timeout_seconds)
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[NodeStatus]:
         """Yields a node's status at every change, across its restarts, until it is done or has failed.
@@ -169,6 +209,7 @@ class Peers:
                     error=status.error,
                     reason=status.reason,
                     header=status.header,
+                    accused=status.accused,
                 )
 
     async def persistently(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -188,3 +229,10 @@ class Peers:
                 structlog.get_logger().warning("asking again", reason=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+
+async def _pieces(
+    answers: AsyncIterable[node_pb2.GetAccusationResponse] | AsyncIterable[node_pb2.AnswerResponse],
+) -> AsyncIterator[tuple[int, bytes]]:
+    async for answer in answers:
+        yield answer.chunk.offset, answer.chunk.data

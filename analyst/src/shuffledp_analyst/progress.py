@@ -36,7 +36,8 @@ class NodeStatus:
     """A node's status of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
 
     `done` of `total` records are through the present phase; `seconds` are those of finished phases. DONE comes with
-    the signed header of the batch that was relayed, not verified yet.
+    the signed header of the batch that was relayed, not verified yet. `accused` records of a verified round say nothing
+    to the node, which waits until they are traced.
     """
 
     phase: str
@@ -47,6 +48,7 @@ class NodeStatus:
     error: str = ""
     reason: str = ""
     header: bytes = b""
+    accused: int = 0
 
     @property
     def last(self) -> bool:

@@ -6,6 +6,7 @@
     header.json        the signed header of the final batch, written before `batch`
     batch.part         the final batch while it arrives; batch: it is complete
     attempts           number of processes that began to decode the complete batch, until one has
+    opened, history    a verified round: what the batch holds once it is decoded; published, `opened` is the board
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
     discards.json      the nodes' signed discards so far
@@ -25,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
 from shuffledp_core.files import sync, write_atomic
@@ -49,6 +50,9 @@ class Records:
             raise UnknownRoundError(f"{round_id[:40]!r} is not a round identifier (32 hexadecimal digits)")
         return self._folder / round_id
 
+    def _aside(self, round_id: str) -> Path:
+        return self._folder / f"set-aside-{round_id}"
+
     def create(self, round_id: str, plan: RoundPlan) -> None:
         """Records a new round, before any party is asked for anything.
 
@@ -58,6 +62,10 @@ class Records:
         folder.mkdir(mode=0o700)
         write_atomic(folder / "plan.json", to_json(plan))
         sync(self._folder)
+
+    def is_known(self, round_id: str) -> bool:
+        """True if this round was ever recorded here, also if its record was set aside. Raises as `result`."""
+        return self._path(round_id).exists() or self._aside(round_id).exists()
 
     def plan(self, round_id: str) -> RoundPlan:
         """The plan of a known round."""
@@ -105,7 +113,7 @@ class Records:
         batch = self.batch(round_id)
         board = batch.with_name("board")
         if board.exists():  # killed in the middle of `publish`
-            board.replace(batch)
+            board.replace(batch.with_name("opened") if batch.exists() else batch)
         return Signed.from_bytes(self._read(round_id, "header.json")) if batch.exists() else None
 
     def count_attempt(self, round_id: str) -> int:
@@ -118,6 +126,25 @@ class Records:
     def forget_attempts(self, round_id: str) -> None:
         """Records that the complete batch is decoded."""
         (self._path(round_id) / "attempts").unlink(missing_ok=True)
+
+    def keep_opened(self, round_id: str, board: bytes, history: bytes) -> None:
+        """Keeps what the batch of a verified round holds, until it is published."""
+        write_atomic(self._path(round_id) / "history", history)
+        write_atomic(self._path(round_id) / "opened", board)
+
+    def delivered_digest(self, round_id: str) -> str | None:
+        """The digest that the last node signed for the batch of a round; None when none is complete."""
+        try:
+            return from_json(Signed.from_bytes(self._read(round_id, "header.json")).body, BatchHeader).digest
+        except UnknownRoundError:
+            return None
+
+    def history(self, round_id: str) -> Path:
+        """The published history of a verified round; `UnknownRoundError` where there is none."""
+        path = self._path(round_id) / "history"
+        if not self.has_ended(round_id) or not path.exists():
+            raise UnknownRoundError(f"round {round_id} has no published history: plain, unknown, running, or failed")
+        return path
 
     def batch_bytes(self, round_id: str) -> int:
         """Length of the complete batch in bytes, published or not."""
@@ -140,14 +167,18 @@ class Records:
                 f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
             )
         # The result, written last, is the commit point: a board without one is taken back by `batch_header`.
-        batch.replace(batch.with_name("board"))
+        opened = batch.with_name("opened")
+        if opened.exists():  # a verified round: the batch itself stays until the result is there
+            opened.replace(batch.with_name("board"))
+        else:
+            batch.replace(batch.with_name("board"))
         write_atomic(batch.with_name("result.json"), data)
 
     def fail(self, round_id: str, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""
         # Before the result: once a round has failed for everybody, no board of it may be left on this disk.
         folder = self._path(round_id)
-        for name in ("batch.part", "batch", "board"):
+        for name in ("batch.part", "batch", "opened", "history", "board"):
             (folder / name).unlink(missing_ok=True)
         write_atomic(folder / "result.json", result.to_bytes())
 
@@ -181,6 +212,8 @@ class Records:
 
     def finish(self, round_id: str) -> None:
         """Records that nothing is left to do for this round."""
+        if (self._path(round_id) / "history").exists():  # of a verified round: the nodes will not send it again
+            self.batch(round_id).unlink(missing_ok=True)
         write_atomic(self._path(round_id) / "finished", b"")
 
     def newest_first(self) -> list[tuple[int, str]]:
@@ -206,7 +239,7 @@ class Records:
 
     def set_aside(self, round_id: str) -> Path:
         """Renames the folder of an unreadable round so that no later start finds it; returns its new place."""
-        aside = self._folder / f"set-aside-{round_id}"
+        aside = self._aside(round_id)
         self._path(round_id).rename(aside)
         sync(self._folder)
         return aside

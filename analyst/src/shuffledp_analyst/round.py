@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from msgspec import UNSET
+
 from shuffledp_core.documents.losses import most_dropped
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
@@ -40,6 +42,7 @@ class RoundLifecycle:
         self.geometry: Geometry | None = None
         self.accepted: int | None = None
         self.batch: BatchHeader | None = None
+        self.most_history = 0
 
     @property
     def ended(self) -> bool:
@@ -52,10 +55,14 @@ class RoundLifecycle:
                 f"round {self.round_id} is {self.stage}; this needs it to be {' or '.join(stages)}",
             )
 
-    def opened(self, geometry: Geometry) -> None:
-        """Records that every node countersigned; submissions are accepted. PLANNED -> OPEN."""
+    def opened(self, geometry: Geometry, most_history: int = 0) -> None:
+        """Records that every node countersigned; submissions are accepted. PLANNED -> OPEN.
+
+        `most_history` bounds what comes in front of the records of a verified round, bytes.
+        """
         self._require(Stage.PLANNED)
         self.geometry = geometry
+        self.most_history = most_history
         self.stage = Stage.OPEN
 
     def end_submissions(self) -> None:
@@ -76,21 +83,23 @@ class RoundLifecycle:
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
         # Whichever comes second compares: after a restart the batch may be there before the entry node answers.
-        if self.batch is not None:
-            _check_users(self.batch.users, accepted)
+        if self.batch is not None and not self.most_history:
+            self._check_users(self.batch.users, accepted)
         self.accepted = accepted
 
     def check_batch(self, header: BatchHeader) -> int:
         """Checks a genuine batch header; returns the length in bytes of its batch. Stays CLOSING.
 
         1. It is for this round and for the position behind the last node.
-        2. Its reports are as many as the entry node accepted, or as the manifest allows while that is not known.
+        2. Its reports are as many as the entry node accepted; or as the manifest allows while that is not known, and in
+           a verified round, whose list says it.
         3. Its records are reports times messages per report, less those dropped, which are not too many.
+        4. The history in front of them is there in a verified round alone, and not too long.
 
         Raises:
             ForeignDocumentError: step 1.
             CountMismatchError: step 2.
-            BadBatchError: step 3.
+            BadBatchError: step 3 or 4.
         """
         self._require(Stage.CLOSING)
         if self.geometry is None:
@@ -100,8 +109,10 @@ class RoundLifecycle:
                 f"the batch is for position {header.position} of round {header.round_id}, "
                 f"not for position {self.geometry.hops + 1} of round {self.round_id}"
             )
-        if self.accepted is not None:  # 2
-            _check_users(header.users, self.accepted)
+        # In a verified round the list says how many there were, and evidence who was left out: whoever counts otherwise
+        # is named when the batch is opened, and not only noticed.
+        if self.accepted is not None and not self.most_history:  # 2
+            self._check_users(header.users, self.accepted)
         elif not self.plan.min_reports <= header.users <= self.plan.max_reports:
             raise CountMismatchError(
                 f"the batch holds {header.users} reports where the manifest allows "
@@ -109,20 +120,29 @@ class RoundLifecycle:
             )
         messages = self.geometry.messages_per_user  # 3
         most = most_dropped(header.users, self.plan.min_reports - self.plan.colluding, messages)
+        if header.dropped and self.most_history:
+            raise BadBatchError(f"{header.dropped} messages of a verified round were dropped, where nobody drops any")
         if not 0 <= header.dropped <= most or header.records != header.users * messages - header.dropped:
             raise BadBatchError(
                 f"{header.users} reports of {messages} messages, less {header.dropped} dropped of at most {most}, are "
                 f"not {header.records} records"
             )
-        return header.records * self.geometry.plain_bytes
+        return self._history_bytes(header) + header.records * self.geometry.record_bytes(self.geometry.hops + 1)
+
+    def _history_bytes(self, header: BatchHeader) -> int:
+        """Step 4: bytes in front of the records, in a verified round alone."""
+        history = 0 if header.history is UNSET else header.history
+        if not isinstance(history, int) or (history > 0) != (self.most_history > 0) or history > self.most_history:
+            raise BadBatchError(f"a history of {history} bytes, where this round's has at most {self.most_history}")
+        return history
 
     def delivered(self, header: BatchHeader) -> None:
         """Records that the batch of a checked header is complete and on disk. Stays CLOSING."""
         self._require(Stage.CLOSING)
         if self.batch is not None:
             raise RoundStateError(f"round {self.round_id} already has its batch")
-        if self.accepted is not None:
-            _check_users(header.users, self.accepted)
+        if self.accepted is not None and not self.most_history:
+            self._check_users(header.users, self.accepted)
         self.batch = header
 
     def decoding(self) -> tuple[int, BatchHeader]:
@@ -148,9 +168,10 @@ class RoundLifecycle:
         self._require(*(stage for stage in Stage if stage not in {Stage.PUBLISHED, Stage.FAILED}))
         self.stage = Stage.FAILED
 
-
-def _check_users(delivered: int, accepted: int) -> None:
-    if delivered != accepted:
+    @staticmethod
+    def _check_users(delivered: int, accepted: int) -> None:
+        if delivered == accepted:
+            return
         raise CountMismatchError(
             f"the last node delivers {delivered} reports where the entry node accepted {accepted}: "
             "a node of the route dropped or added some"

@@ -32,10 +32,20 @@ from shuffledp_analyst.progress import (
     Progress,
 )
 from shuffledp_analyst.round import RoundLifecycle, Stage
-from shuffledp_core.decoding import decode
+from shuffledp_analyst.verified import VerifiedMixing, check_route_keys
+from shuffledp_core.decoding import Bytes, decode
+from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.headers import check_headers, check_size
 from shuffledp_core.documents.losses import Losses
-from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, Result, RoundPlan
+from shuffledp_core.documents.models import (
+    Announcement,
+    BatchHeader,
+    Certificate,
+    HistoryDigest,
+    Manifest,
+    Result,
+    RoundPlan,
+)
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import (
     CountMismatchError,
@@ -50,8 +60,10 @@ from shuffledp_core.errors import (
 from shuffledp_core.estimation import estimate
 from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
+from shuffledp_core.verified.history import most_bytes
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
@@ -75,10 +87,12 @@ class RunningRound:
         self._close_now = asyncio.Event()
         self._delivered = asyncio.Event()
         self._statuses: dict[str, NodeStatus] = {}
+        self._traces: dict[str, asyncio.Task[None]] = {}
         self._headers: dict[str, Signed] = {}
         self._relayed = asyncio.Event()
         self._receiving = asyncio.Lock()
         self._certificate: tuple[Signed, Certificate] | None = None
+        self._manifest: tuple[Signed, Manifest] | None = None
         self._closes_at = 0
         self._mixed_by = 0.0
         self._log = structlog.get_logger().bind(round=round_id)
@@ -170,11 +184,13 @@ class RunningRound:
         services = self._services
         data = services.records.announcement(self._id)  # 1
         own = services.identity
-        manifest = verify(from_json(data, Announcement).manifest, Manifest, own.name, own.public_key)
+        announced = from_json(data, Announcement).manifest
+        manifest = verify(announced, Manifest, own.name, own.public_key)
         certificate = verify_from(self._peers.accountant, manifest.certificate, Certificate)
         self._certificate = manifest.certificate, certificate
+        self._manifest = announced, manifest
         self._closes_at = manifest.closes_at
-        self.round.opened(manifest.geometry)
+        self._opened(manifest)
         self.opened.set_result(data)
         self.progress.report(Event(ACCEPTING, total=self.round.plan.max_reports))
         # Announced again below: the earlier process may have died before the broker had it.
@@ -195,9 +211,10 @@ class RunningRound:
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (life, *watchers):
+            at_work = (life, *watchers, *self._traces.values())
+            for task in at_work:
                 task.cancel()
-            await asyncio.gather(life, *watchers, return_exceptions=True)
+            await asyncio.gather(*at_work, return_exceptions=True)
         self._adopt_failure(life)
         route = self.round.plan.route
         if self.round.stage is Stage.PUBLISHED:
@@ -241,7 +258,8 @@ class RunningRound:
             signed, self._peers.accountant, services.deployment, self._id, plan, self._closes_at
         )
         self._certificate = signed, certificate
-        keys = await asyncio.gather(*(self._prepare(name, place) for place, name in enumerate(plan.route, 1)))  # 3
+        keys = await self._prepare_all()  # 3
+        check_route_keys(certificate, signed, keys)
         corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
         if corrupt:
             self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
@@ -250,17 +268,30 @@ class RunningRound:
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
         services.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
-        self.round.opened(manifest.geometry)
+        self._manifest = signed_manifest, manifest
+        self._opened(manifest)
         services.publish(manifest_topic(services.deployment, self._id), announcement)
         self.progress.report(Event(ACCEPTING, total=plan.max_reports))
         self._log.info("round open", route=plan.route)
         return announcement
 
-    async def _prepare(self, name: str, position: int) -> Signed:
+    def _opened(self, manifest: Manifest) -> None:
+        self.round.opened(manifest.geometry, most_bytes(manifest) if manifest.geometry.verified else 0)
+
+    async def _prepare_all(self) -> list[Signed]:
+        places = list(enumerate(self.round.plan.route, 1))
+        if not self._certified()[1].verified:
+            return await asyncio.gather(*(self._prepare(name, place) for place, name in places))
+        keys: list[Signed] = []
+        for place, name in places:  # in turn: each node's keys rest on those of all before it, which it checks
+            keys.append(await self._prepare(name, place, tuple(keys)))
+        return keys
+
+    async def _prepare(self, name: str, position: int, before: tuple[Signed, ...] = ()) -> Signed:
         if self._certificate is None:
             raise ValueError("keys are asked for under a certificate")
         signed, suite = self._certificate[0], self.round.plan.suite
-        key = await self._peers.prepare(name, position, signed, suite)
+        key = await self._peers.prepare(name, position, signed, suite, before)
         check_round_key(key, self._peers.node(name), position, suite, signed, self._id)
         return key
 
@@ -277,11 +308,27 @@ class RunningRound:
                 self._statuses[name] = status
                 if status.phase == FAILED:
                     raise by_code(status.error)(f"{name}: {status.reason or 'it gave no reason'}")
+                if status.accused:
+                    self._trace(name)
                 if entry and status.phase == OPEN:
                     self._count(status.accepted)
                 self.progress.report_work(name, status)
                 if status.phase == DONE:
                     self._keep_header(name, status.header)
+        except ShuffleDPError as error:
+            self.fail(error)
+
+    def _trace(self, name: str) -> None:
+        """Begins to trace what a node accuses, unless that is under way."""
+        if name not in self._traces or self._traces[name].done():
+            self._log.warning("records of a batch say nothing", node=name)
+            self._traces[name] = asyncio.ensure_future(self._settle_accusation(name))
+
+    async def _settle_accusation(self, name: str) -> None:
+        try:
+            await self._mixing().settle(name)
+        except RoundStateError as error:  # it has gone on, or failed: its status says which
+            self._log.info("nothing to trace any more", node=name, reason=str(error))
         except ShuffleDPError as error:
             self.fail(error)
 
@@ -349,15 +396,15 @@ class RunningRound:
 
     async def _decode(self) -> Result:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        accepted, batch = self.round.decoding()
+        batch = self.round.decoding()[1]
         # Counted on disk before decoding begins: an out-of-memory kill gives no other chance to.
         if self._services.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
             raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
         signed, certificate = self._certified()
         mechanism = certificate.mechanism
-        geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route))
+        geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route), self.round.plan.mix)
         self.progress.report(Event(DECODING, total=batch.records))
-        packed = np.memmap(self._services.records.batch(self._id), dtype=np.uint8, mode="r")
+        packed, board_digest, history, accepted = await self._board(batch)
         board = await asyncio.to_thread(
             decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped, mechanism.counts_of
         )
@@ -375,13 +422,37 @@ class RunningRound:
             outcome=Outcome.PUBLISHED,
             accepted=accepted,
             messages=board.messages,
-            board_digest=batch.digest,
+            board_digest=board_digest,
             estimate=answer,
             plan_certificate=signed,
             dropped=batch.dropped,
             outside_alphabet=board.outside,
             repeated_tags=board.repeated,
+            history=history,
         )
+
+    async def _board(self, batch: BatchHeader) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
+        """The board, its digest, in a verified round those of its history, and the number of reports on it.
+
+        In a verified round the batch is opened first, and users whose messages say nothing are left out.
+        """
+        delivered = self._services.records.batch(self._id)
+        if not self._certified()[1].verified:
+            return np.memmap(delivered, dtype=np.uint8, mode="r"), batch.digest, msgspec.UNSET, batch.users
+        data = await in_thread(delivered.read_bytes)
+        opened = await self._mixing().open(batch, data, self._services.identity)
+        await in_thread(self._services.records.keep_opened, self._id, opened.board, opened.history)
+        return (
+            opened.board,
+            digest(opened.board),
+            HistoryDigest(digest=digest(opened.history), length=len(opened.history)),
+            opened.users,
+        )
+
+    def _mixing(self) -> VerifiedMixing:
+        if self._manifest is None:
+            raise ValueError("an open round has its manifest")
+        return VerifiedMixing(self._manifest, self._certified()[1], self._peers)
 
     async def _settle(self, draft: Result) -> Result:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
@@ -392,7 +463,8 @@ class RunningRound:
         headers = [self._headers[name] for name in self.round.plan.route]
         nodes = [self._peers.node(name) for name in self.round.plan.route]
         # The accountant checks the same; here the last node's own batch is known, and its header is held against it.
-        dropped = check_headers(headers, nodes, self._id, certificate.mechanism.messages_per_user, accepted)
+        each = certificate.mechanism.messages_per_user
+        dropped = check_headers(headers, nodes, self._id, each, accepted, excluding=certificate.verified)
         if dropped != losses.dropped:
             raise CountMismatchError(
                 f"the last node delivered a batch with {losses.dropped} onions dropped, and says {dropped} of it now"

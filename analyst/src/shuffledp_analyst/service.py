@@ -26,7 +26,10 @@ NAMES: Final = (_ANALYST, _CONTROL, _SINK)
 """Full service names, for reflection."""
 
 RULES: Final[Rules] = {
-    **{f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR}) for method in ("GetManifest", "GetResult", "GetBoard")},
+    **{
+        f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR})
+        for method in ("GetManifest", "GetResult", "GetBoard", "GetHistory")
+    },
     **{
         f"/{_CONTROL}/{method}": frozenset({OPERATOR})
         for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound", "ListRounds")
@@ -68,6 +71,15 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         async for offset, data in self._coordinator.board(request.round_id):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
 
+    async def GetHistory(  # noqa: N802
+        self,
+        request: analyst_pb2.GetHistoryRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncIterator[analyst_pb2.GetHistoryResponse]:
+        """See analyst.proto."""
+        async for offset, data in self._coordinator.history(request.round_id):
+            yield analyst_pb2.GetHistoryResponse(offset=offset, data=data)
+
 
 class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
     """The service with which an operator controls rounds."""
@@ -81,7 +93,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.OpenRoundResponse:
         """See analyst.proto."""
-        round_id, announcement = await self._coordinator.open(request.plan)
+        round_id, announcement = await self._coordinator.open(request.plan, request.round_id)
         return analyst_pb2.OpenRoundResponse(round_id=round_id, announcement=announcement)
 
     async def FollowRound(  # noqa: N802

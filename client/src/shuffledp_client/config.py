@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,16 @@ MAX_EVIDENCE_DAYS: Final = 3660
 """Ten years: a bound, because kept submissions tell which messages were the user's."""
 
 
+class GatewayAddress(Section, frozen=True, kw_only=True):
+    """The `[gateway]` table: host:port of an HTTPS gateway. It need not be trusted: it can only delay."""
+
+    address: str
+
+    def __post_init__(self) -> None:
+        if not is_address(self.address):
+            raise ValueError(f"gateway.address must be host:port, not {self.address!r}")
+
+
 class ClientConfig(Section, frozen=True, kw_only=True):
     """Configuration of a device.
 
@@ -32,6 +43,8 @@ class ClientConfig(Section, frozen=True, kw_only=True):
         broker: where announcements are; None: only the analyst is asked.
         addresses: host:port by party, where a device outside finds it other than at the roster's address. It need not
             be trusted: TLS asks for the party's name wherever it is.
+        gateway: an HTTPS gateway, over which everything goes that otherwise goes to analyst and entry node; None: they
+            are called themselves, over gRPC.
         broker_seconds: how long to wait for the broker before the analyst is asked.
         wait_seconds: how long `--wait` waits after the closing time for the result.
         evidence_days: how long after its closing time an unsettled round is kept; then it is erased.
@@ -46,6 +59,7 @@ class ClientConfig(Section, frozen=True, kw_only=True):
     policy: Policy
     broker: BrokerConfig | None = None
     addresses: dict[str, str] = msgspec.field(default_factory=dict)
+    gateway: GatewayAddress | None = None
     broker_seconds: float = 3.0
     wait_seconds: float = 600.0
     evidence_days: float = 30.0
@@ -60,17 +74,26 @@ class ClientConfig(Section, frozen=True, kw_only=True):
 
     def require_addresses(self, roster: Roster) -> Roster:
         """The roster with the addresses of this configuration. Raises `ConfigError` for an unusable one."""
-        for name, address in self.addresses.items():
-            host, _, port = address.rpartition(":")
-            if name not in {party.name for party in roster.parties}:
-                raise ConfigError(f"addresses.{name}: the roster of {roster.deployment!r} has no such party")
-            if not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
-                raise ConfigError(f"addresses.{name} must be host:port, not {address!r}")
-        parties = tuple(
-            msgspec.structs.replace(party, address=self.addresses.get(party.name, party.address))
-            for party in roster.parties
-        )
-        return msgspec.structs.replace(roster, parties=parties)
+        return at_addresses(roster, self.addresses)
+
+
+def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
+    """The roster with other addresses, host:port by party. Raises `ConfigError` for an unusable one."""
+    for name, address in addresses.items():
+        if name not in {party.name for party in roster.parties}:
+            raise ConfigError(f"addresses.{name}: the roster of {roster.deployment!r} has no such party")
+        if not is_address(address):
+            raise ConfigError(f"addresses.{name} must be host:port, not {address!r}")
+    parties = tuple(
+        msgspec.structs.replace(party, address=addresses.get(party.name, party.address)) for party in roster.parties
+    )
+    return msgspec.structs.replace(roster, parties=parties)
+
+
+def is_address(text: str) -> bool:
+    """Whether this is host:port."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65_535
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

@@ -9,12 +9,14 @@ from typing import Final
 from shuffledp_client.board import VerifiedResult, check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
+from shuffledp_client.links import Link, Reader, link_to
+from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
-from shuffledp_client.transport import AnalystReader, Backoff, EntryNode, find_round
+from shuffledp_client.transport import Backoff, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import Clock, system_clock
-from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     EvidenceError,
@@ -41,23 +43,40 @@ class Submitted:
 
 
 class Device:
-    """A configured client. Methods raise the typed errors of the steps they run."""
+    """A configured client. Methods raise the typed errors of the steps they run.
 
-    def __init__(self, config: ClientConfig, backoff: Backoff | None = None, clock: Clock = system_clock) -> None:
+    `link` is how it reaches analyst and entry node; None: as the configuration says.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        backoff: Backoff | None = None,
+        clock: Clock = system_clock,
+        link: Link | None = None,
+    ) -> None:
         self._config = config
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._roster = config.require_addresses(load_roster(config.roster, config.root_key, config.state, clock))
         self._member, self._population = load_member(config.keys, self._roster)
+        self._link = link or link_to(config, self._roster, self._backoff)
         self._store = SubmissionStore(config.state, config.kept_bytes)
+        # By deployment and population: a device keeps one state folder, and may be told to join another one of them.
+        scope = f"{self._roster.deployment} {self._population}"
+        self._responses = ResponseStore(config.state / "responses", scope)
         self._store.expire(clock(), 86_400 * config.evidence_days)
+
+    def verified(self, data: bytes, round_id: str | None = None) -> VerifiedRound:
+        """Verifies an announcement for this device, as of now; see `verification.verify_round`."""
+        policy, population, now = self._config.policy, self._population, self._clock()
+        return verify_round(parse_announcement(data), self._roster, policy, population, now, round_id)
 
     async def find_round(self, round_id: str | None = None) -> VerifiedRound:
         """The verified announcement of this round, or of one that is open now; see `transport.find_round`."""
 
         def verified(data: bytes) -> VerifiedRound:
-            policy, population, now = self._config.policy, self._population, self._clock()
-            return verify_round(parse_announcement(data), self._roster, policy, population, now, round_id)
+            return self.verified(data, round_id)
 
         return await find_round(
             self._roster,
@@ -66,20 +85,26 @@ class Device:
             verified,
             round_id=round_id,
             broker_seconds=self._config.broker_seconds,
-            backoff=self._backoff,
+            reader=self._link.reader,
         )
 
-    async def submit(self, value: int, round_id: str | None = None) -> Submitted:
+    async def submit(
+        self, value: int, round_id: str | None = None, *, verified: VerifiedRound | None = None
+    ) -> Submitted:
         """Submits the value to a round, at most once in the device's life.
 
         If a submission to the round is kept from before, that one is sent again, whatever the value is now.
+        `verified`: the round where the caller has verified it a moment ago.
         """
         kept = self._store.find(round_id) if round_id is not None else None
         if kept is None:
-            verified = await self.find_round(round_id)
+            verified = verified or await self.find_round(round_id)
             kept = self._store.find(verified.round_id)
             if kept is None:  # another process may keep one meanwhile: then `keep` gives that one, and ours is dropped
-                prepared = prepare(verified, value, self._member)
+                # In a thread: sealing takes the processor for a while, and an app has more to do meanwhile.
+                prepared = await asyncio.to_thread(
+                    prepare, verified, value, self._member, recall=self._responses.recall
+                )
                 kept = self._store.keep(prepared, verified.announcement)
                 return await self._send(kept, repeated=kept.submission != prepared)
         return await self._send(kept, repeated=True)
@@ -88,9 +113,24 @@ class Device:
         submission = kept.submission
         if kept.receipt is None:
             entry = self._roster.party(submission.entry)
-            async with EntryNode(entry, self._config.keys, self._roster, self._backoff) as node:
+            async with self._link.entry(entry) as node:
                 self._store.add_receipt(submission.round_id, await node.submit(submission))
         return Submitted(submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated)
+
+    async def announced(self) -> bytes:
+        """The announcement of the newest open round, by the word of nobody; see `verified`."""
+        async with self._link.reader() as analyst:
+            return await analyst.announcement()
+
+    @property
+    def store(self) -> SubmissionStore:
+        """What is kept on disk."""
+        return self._store
+
+    @property
+    def roster(self) -> Roster:
+        """The deployment's roster, with the addresses of the configuration."""
+        return self._roster
 
     def only_round(self) -> str:
         """The only round whose result is awaited or, if none is, the only one with a kept submission.
@@ -118,7 +158,7 @@ class Device:
         """
         kept = self._store.load(round_id)
         submission = kept.submission
-        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
+        async with self._link.reader() as analyst:
             signed, discards = await self._ending(analyst, submission, wait=wait)
             try:
                 verified = check_result(submission, self._roster, signed)
@@ -168,7 +208,7 @@ class Device:
         kept = self._store.load(round_id)
         if kept.receipt is None:
             raise EvidenceError(f"there is no receipt of round {round_id}: nobody promised anything")
-        async with AnalystReader.of(self._config.keys, self._roster, self._backoff) as analyst:
+        async with self._link.reader() as analyst:
             signed = kept.result or await analyst.result(round_id)
             bundle = gather(kept.submission, kept.announcement, kept.receipt, signed)
             result = verify_from(self._roster.analyst, signed, Result)
@@ -178,7 +218,7 @@ class Device:
         return bundle, board
 
     async def _ending(
-        self, analyst: AnalystReader, submission: PreparedSubmission, *, wait: bool
+        self, analyst: Reader, submission: PreparedSubmission, *, wait: bool
     ) -> tuple[Signed, tuple[Signed, ...]]:
         until = submission.closes_at + int(1000 * self._config.wait_seconds) if wait else 0
         while True:

@@ -133,6 +133,11 @@ def _is_clean(signed: Signed, roster: Roster, round_id: str) -> bool:
 
 
 def _check_reproducible(geometry: Geometry) -> None:
+    if geometry.verified:
+        raise EvidenceError(
+            "a verified round needs no such evidence: list, headers and board are published, and `shuffledp verify` "
+            "says who changed them. A receipt for a submission that is not on the list is evidence by itself"
+        )
     if not suite_named(geometry.suite).reproducible:
         raise EvidenceError(
             f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that nobody can show: "

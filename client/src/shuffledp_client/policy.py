@@ -14,6 +14,7 @@ from shuffledp_core.documents.models import Certificate, Party
 from shuffledp_core.errors import ClientPolicyRefusal
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import Mix
 
 
 class Policy(Section, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class Policy(Section, frozen=True, kw_only=True):
         nodes: fewest mix nodes on the route.
         operators: fewest different operators among them.
         suites: suites that may seal; None: every one this software knows.
+        mixes: ways of mixing that may be used, "plain" and "verified"; None: both.
         messages: most messages of one submission.
         allow_corrupt: whether nodes may take part that say they are corrupt. In a laboratory only.
         min_colluding: fewest reports that the guarantee must not count on: from users who help the adversary, and
@@ -41,6 +43,7 @@ class Policy(Section, frozen=True, kw_only=True):
     nodes: int = 2
     operators: int = 2
     suites: tuple[str, ...] | None = None
+    mixes: tuple[Mix, ...] | None = None
     messages: int = 100_000
     allow_corrupt: bool = False
     min_colluding: int = 0
@@ -76,7 +79,7 @@ def check_policy(
     2. Total ε and δ of the shuffled guarantee.
     3. Total ε_L and δ when every node is corrupt, unless the policy accepts any.
     4. Number of nodes, number of distinct operators.
-    5. Suite.
+    5. Suite, and way of mixing.
     6. Messages of one submission.
     7. No node of `corrupt`, those that say they are, unless the policy allows it.
     8. The guarantee holds with as many reports that are not honest users' as the policy wants.
@@ -96,6 +99,11 @@ def check_policy(
     if policy.suites is not None and geometry.suite not in policy.suites:  # 5
         raise ClientPolicyRefusal(
             f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
+        )
+    mix = Mix.VERIFIED if certificate.verified else Mix.PLAIN
+    if policy.mixes is not None and mix not in policy.mixes:
+        raise ClientPolicyRefusal(
+            f"the round's mixing is {mix.value}, your policy allows {', '.join(policy.mixes) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
     if corrupt and not policy.allow_corrupt:  # 7

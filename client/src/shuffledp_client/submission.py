@@ -20,10 +20,14 @@ from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import seal_envelopes
+from shuffledp_core.onion.layers import binding, seal_envelopes
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
-from shuffledp_core.randomisers import randomise
+from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.randomisers import Recall, randomise
 from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
+from shuffledp_core.verified.claiming import enrolled_claim, pack_claim
+from shuffledp_core.verified.claims import Prepared, make_claim
+from shuffledp_core.verified.terms import MixTerms
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages, and with the
     published board those say which were whose. They are never sent, logged or printed, unless the user shows evidence.
+    Of a verified round `board` has the messages themselves, and there is no seed.
     """
 
     deployment: str
@@ -62,10 +67,13 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     credential: Signed
     symbols: bytes
     seed: bytes
+    board: bytes | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def messages(self) -> bytes:
-        """The m packed messages `symbol || tag`: as secret as `symbols` and `seed`."""
+        """The m packed messages as they will stand on the board: as secret as `symbols` and `seed`."""
+        if isinstance(self.board, bytes):
+            return self.board
         return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
 
     def __repr__(self) -> str:
@@ -96,7 +104,11 @@ def seal_all(
 
 
 def prepare(
-    verified: VerifiedRound, value: int, member: Member, random: RandomBytes = system_random
+    verified: VerifiedRound,
+    value: int,
+    member: Member,
+    random: RandomBytes = system_random,
+    recall: Recall | None = None,
 ) -> PreparedSubmission:
     """Randomises, encodes, seals and signs a value. Call it once per round and user, and keep the submission.
 
@@ -108,12 +120,14 @@ def prepare(
         value: the user's own value.
         member: who submits.
         random: the operating system's CSPRNG; tests may pass a recorded stream.
+        recall: the device's kept responses (`randomise`); None for a user who is asked once.
 
     Raises:
         UsageError: the value is outside the round's domain.
     """
     # Not from the seed, which evidence reveals: with it the randomisation could be undone.
-    return prepare_answer(verified, randomise(verified.mechanism, value, RandomIntegers(random)), member, random)
+    answer = randomise(verified.mechanism, value, RandomIntegers(random), recall)
+    return prepare_answer(verified, answer, member, random)
 
 
 def prepare_all(
@@ -126,7 +140,7 @@ def prepare_all(
     """
     answers = (randomise(verified.mechanism, value, RandomIntegers(random)) for value, _ in users)
     drawn = [_draw(verified, answer, random) for answer in answers]
-    return _sealed(verified, drawn, [member for _, member in users])
+    return _sealed(verified, drawn, [member for _, member in users], random)
 
 
 def prepare_answer(
@@ -139,7 +153,7 @@ def prepare_answer(
     Raises:
         ValueError: the round's mechanism has no such answer.
     """
-    return _sealed(verified, [_draw(verified, answer, random)], [member])[0]
+    return _sealed(verified, [_draw(verified, answer, random)], [member], random)[0]
 
 
 def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
@@ -150,13 +164,37 @@ def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[by
 
 
 def _sealed(
-    verified: VerifiedRound, drawn: Sequence[tuple[bytes, bytes]], members: Sequence[Member]
+    verified: VerifiedRound, drawn: Sequence[tuple[bytes, bytes]], members: Sequence[Member], random: RandomBytes
 ) -> list[PreparedSubmission]:
+    if verified.mixing is not None:
+        return [
+            _claimed(verified, verified.mixing, member, packed, random)
+            for member, (packed, _) in zip(members, drawn, strict=True)
+        ]
     envelopes = seal_all(verified.geometry, verified.round_id, verified.public_keys, drawn)
     return [
         _signed(verified, member, envelope, packed, seed)
         for member, envelope, (packed, seed) in zip(members, envelopes, drawn, strict=True)
     ]
+
+
+def _claimed(
+    verified: VerifiedRound, terms: MixTerms, member: Member, packed: bytes, random: RandomBytes
+) -> PreparedSubmission:
+    """A submission to a verified round: the claim, and behind it the envelope with the records."""
+    width = verified.geometry.symbol_bytes
+    said = [int.from_bytes(packed[start : start + width], "big") for start in range(0, len(packed), width)]
+    return wrap_claim(verified, member, make_claim(terms, said, member.private_key, random), packed)
+
+
+def wrap_claim(verified: VerifiedRound, member: Member, made: Prepared, packed: bytes) -> PreparedSubmission:
+    """The submission of a claim with its packed symbols; a step of its own for users who cheat in experiments."""
+    claim = pack_claim(enrolled_claim(made.claim, member.credential))
+    suite = suite_named(verified.geometry.suite)
+    envelope = suite.sealer(verified.public_keys[0], binding(verified.round_id, 1))(made.submission)
+    # Its secrets end here: what finds the messages on the board is what stands there.
+    signed = _signed(verified, member, claim + envelope, packed, b"")
+    return msgspec.structs.replace(signed, board=b"".join(made.messages))
 
 
 def _signed(verified: VerifiedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes) -> PreparedSubmission:

@@ -7,12 +7,12 @@ answer costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 import grpc
 import structlog
@@ -41,13 +41,15 @@ _JITTER_STEPS: Final = 2**16
 
 T = TypeVar("T")
 
+PieceT = TypeVar("PieceT", analyst_pb2.GetBoardResponse, analyst_pb2.GetHistoryResponse)
+
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with jitter: `attempts` in all, pauses doubling from `first` to `longest` seconds.
+    """Exponential backoff with full jitter: `attempts` in all, limits doubling from `first` to `longest` seconds.
 
-    Each pause is drawn uniformly between half and the whole of its length, so that devices which lost the same
-    node do not come back all at once.
+    Each pause is drawn uniformly from 0 to its limit, so that devices which lost the same node come back evenly
+    spread and never all at once.
     """
 
     attempts: int = 8
@@ -57,8 +59,7 @@ class Backoff:
     def pauses(self, integers: RandomIntegers) -> Iterator[float]:
         """Seconds to wait before each attempt but the first."""
         for attempt in range(self.attempts - 1):
-            length = min(self.first * 2**attempt, self.longest)
-            yield length * (1 + integers.below(_JITTER_STEPS) / _JITTER_STEPS) / 2
+            yield min(self.first * 2**attempt, self.longest) * integers.below(_JITTER_STEPS) / _JITTER_STEPS
 
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
@@ -108,6 +109,8 @@ class _Caller:
 class EntryNode(_Caller):
     """A channel to the entry node. It serves any number of submissions at once."""
 
+    _offers_whole = True
+
     async def submit(self, prepared: PreparedSubmission) -> Signed:
         """Sends a submission, again and again if need be, and gives the checked receipt.
 
@@ -121,18 +124,31 @@ class EntryNode(_Caller):
         return receipt
 
     async def _send(self, prepared: PreparedSubmission) -> Signed:
+        return await self.deliver(prepared.round_id, prepared.credential, prepared.claim, prepared.envelope)
+
+    async def deliver(self, round_id: str, credential: Signed, claim: Signed, envelope: bytes) -> Signed:
+        """Sends a sealed submission once; gives the receipt as it came. Errors as `submit`, but for the receipt's."""
         stub, party = node_pb2_grpc.NodeStub(self._channel), self._party.name
-        header = node_pb2.SubmissionHeader(
-            round_id=prepared.round_id, credential=prepared.credential.to_bytes(), claim=prepared.claim.to_bytes()
-        )
-        whole = node_pb2.SubmitWholeRequest(header=header, envelope=prepared.envelope)
+        header = submission_header(round_id, credential, claim)
+        whole = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         async with translated(party):
-            if whole.ByteSize() <= WHOLE_BYTES:
-                receipt = answered(await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party).receipt
-            else:
-                pieces = _requests(header, prepared.envelope)
-                receipt = answered(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
+            if self._offers_whole and whole.ByteSize() <= WHOLE_BYTES:
+                try:
+                    receipt = answered(await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party).receipt
+                    return Signed.from_bytes(receipt)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                        raise
+                    # A node of an earlier release: it takes the same submission as a stream, and is not asked again.
+                    self._offers_whole = False
+            pieces = _requests(header, envelope)
+            receipt = answered(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
         return Signed.from_bytes(receipt)
+
+
+def submission_header(round_id: str, credential: Signed, claim: Signed) -> node_pb2.SubmissionHeader:
+    """What goes before an envelope."""
+    return node_pb2.SubmissionHeader(round_id=round_id, credential=credential.to_bytes(), claim=claim.to_bytes())
 
 
 async def _requests(header: node_pb2.SubmissionHeader, envelope: bytes) -> AsyncIterator[node_pb2.SubmitRequest]:
@@ -182,20 +198,43 @@ class AnalystReader(_Caller):
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The published board of `length` bytes. Raises `BadBatchError` when another length arrives."""
-        request = analyst_pb2.GetBoardRequest(round_id=round_id)
+        return await self._whole(lambda: self.pieces(round_id), length)
 
+    async def history(self, round_id: str, length: int) -> bytes:
+        """The history of a verified round, of `length` bytes. Raises `BadBatchError` when another length arrives."""
+        request = analyst_pb2.GetHistoryRequest(round_id=round_id)
+        return await self._whole(lambda: self._pieces(self._stub.GetHistory(request, timeout=BOARD_SECONDS)), length)
+
+    async def _whole(self, stream: Callable[[], AsyncIterable[tuple[int, bytes]]], length: int) -> bytes:
         async def call() -> bytes:
             # Anew for each attempt; more than the announced length is refused as it comes, before it fills the memory.
             offsets, pieces = Offsets(length), list[bytes]()
-            async with translated(self._party.name):
-                async for answer in self._stub.GetBoard(request, timeout=BOARD_SECONDS):
-                    piece = answered(answer, self._party.name)
-                    offsets.accept(piece.offset, len(piece.data))
-                    pieces.append(piece.data)
+            async for offset, data in stream():
+                offsets.accept(offset, len(data))
+                pieces.append(data)
             offsets.finish()
             return b"".join(pieces)
 
         return await with_retries(call, self._backoff)
+
+    def pieces(self, round_id: str) -> AsyncGenerator[tuple[int, bytes], None]:
+        """The published board as it comes, asked for once: each piece with its offset."""
+        request = analyst_pb2.GetBoardRequest(round_id=round_id)
+        return self._pieces(self._stub.GetBoard(request, timeout=BOARD_SECONDS))
+
+    async def _pieces(self, answers: AsyncIterable[PieceT]) -> AsyncGenerator[tuple[int, bytes], None]:
+        async with translated(self._party.name):
+            async for answer in answers:
+                piece = answered(answer, self._party.name)
+                yield piece.offset, piece.data
+
+
+class Announcing(Protocol):
+    """Somebody who passes the analyst's announcements on; `AnalystReader` is one."""
+
+    async def announcement(self, round_id: str | None = None) -> bytes:
+        """As `AnalystReader.announcement`."""
+        ...
 
 
 async def announced(
@@ -229,6 +268,7 @@ async def find_round(
     round_id: str | None = None,
     broker_seconds: float = 3.0,
     backoff: Backoff | None = None,
+    reader: Callable[[], AbstractAsyncContextManager[Announcing]] | None = None,
 ) -> VerifiedRound:
     """The verified announcement of this round, or of one that is open now.
 
@@ -243,6 +283,7 @@ async def find_round(
         round_id: None accepts any open round.
         broker_seconds: how long the broker may take.
         backoff: how patiently the analyst is asked.
+        reader: another way to the analyst's words than a channel to it.
     """
     if broker is not None:
         async with aclosing(announced(broker, roster.deployment, round_id, broker_seconds)) as candidates:
@@ -251,5 +292,5 @@ async def find_round(
                     return verified(candidate)
                 except ShuffleDPError as error:
                     structlog.get_logger().info("announcement passed over", reason=str(error))
-    async with AnalystReader.of(keys, roster, backoff) as analyst:
+    async with AnalystReader.of(keys, roster, backoff) if reader is None else reader() as analyst:
         return verified(await analyst.announcement(round_id))

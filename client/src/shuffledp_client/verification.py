@@ -36,7 +36,9 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
+from shuffledp_core.verified.manifests import check_mix, mix_terms
+from shuffledp_core.verified.terms import MixTerms
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Mix, Role
 
 _ONLY_HERE: Final = object()
 
@@ -60,6 +62,8 @@ class VerifiedRound:
     """Milliseconds since 1970 (UTC)."""
     corrupt: tuple[str, ...] = ()
     """Nodes of the route that say they are corrupt; only a policy that allows them lets any in."""
+    mixing: MixTerms | None = None
+    """Of a verified round."""
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -76,6 +80,8 @@ class RoundDocuments:
     certificate_digest: str
     route: tuple[Party, ...]
     keys: tuple[RoundKey, ...]
+    mixing: MixTerms | None = None
+    """Of a verified round, with the checked keys of its route."""
 
     @property
     def public_keys(self) -> tuple[bytes, ...]:
@@ -105,7 +111,8 @@ def verify_round(
     2. The certificate is signed by the accountant, for this deployment, round and population, is a plan's, holds,
        and has not expired; the round aborts below the number of users it was computed for.
     3. The route is the certified one, of distinct nodes; every round key is signed by its node, in order, for this
-       round, suite and certificate, and can be sealed to.
+       round, suite and certificate, and can be sealed to. In a verified round, and in no other, it has keys for the
+       mixing, which hold (docs/mixing.md, "Keys").
     4. Every node of the route, and nobody else, countersigned exactly this manifest.
     5. The geometry is the certified mechanism's, over as many hops as the route has.
     6. The round is open now.
@@ -150,6 +157,7 @@ def verify_round(
         certificate_digest=documents.certificate_digest,
         closes_at=manifest.closes_at,
         corrupt=corrupt,
+        mixing=documents.mixing,
         made_by=_ONLY_HERE,
     )
 
@@ -171,7 +179,9 @@ def verify_documents(
     keys = _round_keys(manifest, route, certified)
     _check_countersignatures(announcement, manifest, route)  # 4
     _check_geometry(manifest, certificate)  # 5
-    return RoundDocuments(manifest, certificate, certified, route, keys)
+    check_mix(certificate, keys)  # 3
+    terms = mix_terms(announcement.manifest, manifest, certificate, keys, roster) if certificate.verified else None
+    return RoundDocuments(manifest, certificate, certified, route, keys, terms)
 
 
 def _same(what: str, found: str, wanted: str) -> None:
@@ -198,13 +208,17 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
 def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
     hops = len(manifest.route)
     try:
-        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops)
+        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops, _mix(certificate))
     except (ValueError, ConfigError) as error:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
     if manifest.geometry != wanted:
         raise MalformedDocumentError(
             f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} over {hops} hops"
         )
+
+
+def _mix(certificate: Certificate) -> Mix:
+    return Mix.VERIFIED if certificate.verified else Mix.PLAIN
 
 
 def _node_of(signed: Signed, roster: Roster) -> Party:

@@ -1,6 +1,7 @@
 """From the last node's packed batch to symbol counts. Pure: bytes in, counts or one typed error out.
 
-A plain message is `symbol || tag`: the symbol big endian in `geometry.symbol_bytes`, then the receipt tag.
+A plain message is `symbol || tag`: the symbol big endian in `geometry.symbol_bytes`, then the receipt tag. In a
+verified round it is `key || symbol || proof`, and the key takes the tag's part.
 docs/protocol.md, section "Board".
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import BadBatchError, CountMismatchError
-from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.geometry import Geometry
+
+_WORD: Final = 8
 
 Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Packed records; a memory-mapped file for a large board."""
@@ -83,9 +87,9 @@ def decode(
             f"the last node delivered {len(records)} messages where {accepted} accepted reports make {expected}, "
             f"{dropped} being dropped"
         )
-    symbols = _symbols(records[:, : geometry.symbol_bytes])
+    symbols = _symbols(records[:, geometry.symbol_at])
     inside = symbols < alphabet  # 3
-    unique = ~_shared(records[:, geometry.symbol_bytes :])  # 4
+    unique = ~_shared(records[:, geometry.tag_at])  # 4
     counting = symbols[inside & unique].astype(np.int64)
     counts = np.bincount(counting, minlength=alphabet) if counts_of is None else counts_of(counting)
     return Board(
@@ -106,19 +110,18 @@ def _symbols(columns: NDArray[np.uint8]) -> NDArray[np.uint32]:
 def _shared(tags: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Mask of the rows that occur more than once; exact for every input.
 
-    Halves are sorted first, and only rows whose first half repeats are compared whole.
+    First words are sorted first, and only rows whose first word repeats are compared whole.
     """
-    half = TAG_BYTES // 2
-    first = np.ascontiguousarray(tags[:, :half]).view(np.uint64).ravel()
+    first = np.ascontiguousarray(tags[:, :_WORD]).view(np.uint64).ravel()
     ordered = np.sort(first)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     shared = np.zeros(len(tags), dtype=bool)
     if not len(suspects):
         return shared
     among = np.flatnonzero(np.isin(first, suspects))
-    second = np.ascontiguousarray(tags[among, half:]).view(np.uint64).ravel()
-    order = np.lexsort((second, first[among]))
-    ranked = np.stack([first[among][order], second[order]])
+    words = np.ascontiguousarray(tags[among]).view(np.uint64).T
+    order = np.lexsort(words[::-1])
+    ranked = words[:, order]
     same = np.all(ranked[:, 1:] == ranked[:, :-1], axis=0)
     shared[among[order[np.concatenate(([False], same)) | np.concatenate((same, [False]))]]] = True
     return shared

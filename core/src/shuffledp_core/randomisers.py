@@ -5,7 +5,8 @@ A histogram's answer is a symbol; a sum's answer is the number of ones in the us
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
@@ -17,17 +18,22 @@ if TYPE_CHECKING:
 
     from shuffledp_core.random_arrays import RandomArrays
 
+Recall: TypeAlias = Callable[[str, Callable[[], int]], int]
+"""The response kept under a name, drawn and kept first where there is none."""
+
 PIECE: Final = 2**15
 """Users who are drawn at once in bulk: what they need stays in a processor's cache, and memory bounded."""
 
 
-def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
+def randomise(spec: Mechanism, value: int, integers: RandomIntegers, recall: Recall | None = None) -> int:
     """The randomised answer of a user who holds `value`.
 
     Args:
         spec: the mechanism, as certified.
         value: the user's own value, in {0..spec.domain-1}.
         integers: the source of randomness.
+        recall: gives the response that a device keeps under a name, drawn by the function if there is none yet; None
+            for a user who is asked once. Only for mechanisms with `remembered`.
 
     Returns:
         What `spec.say` turns into messages: the symbol to send (k-RR), how many of the `spec.messages_per_user` bits
@@ -40,7 +46,10 @@ def randomise(spec: Mechanism, value: int, integers: RandomIntegers) -> int:
     # To Python True is the integer 1: a device that meant "yes" would answer another question.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
         raise UsageError(f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for no other")
-    return spec.sample(value, integers)
+    name = spec.remembered
+    if name is None or recall is None:
+        return spec.sample(value, integers)
+    return spec.report(recall(name, lambda: spec.remember(value, integers)), integers)
 
 
 def randomise_in_bulk(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:

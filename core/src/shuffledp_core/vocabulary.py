@@ -1,4 +1,4 @@
-"""Shared vocabulary of the parties: roles, stages of a certificate, outcomes, round ids, default suite."""
+"""Shared vocabulary of the parties: roles, mixing, stages of a certificate, outcomes, round ids, default suite."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ class Role(StrEnum):
     ACCOUNTANT = "accountant"
     CLIENT = "client"
     OPERATOR = "operator"
+
+
+class Mix(StrEnum):
+    """How the nodes mix: as ever, or so that everybody can check it (docs/mixing.md)."""
+
+    PLAIN = "plain"
+    VERIFIED = "verified"
 
 
 class CertificateStage(StrEnum):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from shuffledp_core.errors import ShuffleDPError
 
 
@@ -27,6 +29,10 @@ class NotWritten(StudentFault):
     """The function is still the stub, or is not there."""
 
 
+_REFUSED_BY_THE_BOX: Final = {"PermissionError", "OSError", "URLError", "gaierror"}
+_BOXED: Final = "a checked program has no network, and of files its own folder alone"
+
+
 class StudentRaised(StudentFault):
     """The student's function raised.
 
@@ -36,7 +42,8 @@ class StudentRaised(StudentFault):
     """
 
     def __init__(self, kind: str, said: str, where: str = "") -> None:
-        super().__init__(f"{where}{kind}: {said}" if said else f"{where}{kind}")
+        told = f"{where}{kind}: {said}" if said else f"{where}{kind}"
+        super().__init__(f"{told}; {_BOXED}" if kind in _REFUSED_BY_THE_BOX else told)
         self.kind = kind
         self.said = said
 

@@ -1,4 +1,4 @@
-"""Operator's commands, `shuffledp round|keys|results`. Each command's code is imported when it runs."""
+"""Operator's commands, `shuffledp round|campaign|keys|results|report|console`, each imported when it runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat, Suite
+from shuffledp.commands.options import Format, Mechanism, Mixing, OutputFormat, Suite
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
+from shuffledp_ops.campaigns.app import campaign_app
 from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.results.app import results_app
 
 app = typer.Typer()
 app.add_typer(keys_app, name="keys")
 app.add_typer(results_app, name="results")
+app.add_typer(campaign_app, name="campaign")
 
 
 @app.command("round")
@@ -34,8 +36,10 @@ def round_(
         int | None, typer.Option(min=0, help="Users the guarantee does not count on; default: 5 % of --min-reports.")
     ] = None,
     population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
+    question: Annotated[int, typer.Option(min=0, help="Number of a question whose response devices keep.")] = 0,
     route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
     suite: Suite = DEFAULT_SUITE,
+    mix: Mixing = Mix.PLAIN,
     open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
     allow_corrupt: Annotated[
         bool, typer.Option("--allow-corrupt", help="Laboratories only: nodes may write down who sent what.")
@@ -64,8 +68,10 @@ def round_(
             colluding=min_reports // 20 if colluding is None else colluding,
             route=tuple(route or (node.name for node in open_deployment(keys).roster.nodes())),
             suite=suite,
+            mix=mix,
             open_seconds=open_seconds,
             allow_corrupt=allow_corrupt,
+            question=question,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
@@ -80,3 +86,33 @@ def report(
     from shuffledp_ops.rounds.reporting import run_report_command
 
     run_report_command(folder)
+
+
+@app.command()
+def console(
+    folder: Annotated[
+        Path, typer.Argument(help="A deployment's key folder (roster.json, root.pub, operator/), or saved rounds.")
+    ] = Path("out"),
+    *,
+    operate: Annotated[
+        bool, typer.Option("--operate", help="Also open and end rounds, from the link that is printed.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8765,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Name that browsers know it by, besides localhost; repeatable.")
+    ] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file; for https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file, unencrypted.")] = None,
+    plaintext: Annotated[bool, typer.Option("--plaintext", help="Without TLS also where others can reach it.")] = False,
+) -> None:
+    """Serves a live page of a deployment, or of saved rounds: progress, budgets, answers. Read-only by default."""
+    try:
+        from shuffledp_ops.console.command import Listening, run_console_command
+    except ModuleNotFoundError as error:
+        from shuffledp_core.errors import NotInstalledError
+
+        raise NotInstalledError("the console's web server is missing: pip install 'shuffledp-ops[console]'") from error
+
+    listening = Listening(host, port, tuple(allow_host or ()), tls_certificate, tls_key, plaintext)
+    run_console_command(folder, listening, operate=operate)

@@ -12,13 +12,30 @@ from functools import lru_cache
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.analysis import Cost, Costs, Spent, alone, rebased
+from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_privacy.analysis import Cost, Costs, Spent, alone, charged_once, rebased, spent
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.filters import Filters, Price
 from shuffledp_privacy.tabulated import TABLES
+
+
+def spent_of_budget(
+    costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: Composition
+) -> Spent:
+    """ε that rounds use of a budget, as its composition counts; more than `epsilon` if they do not fit.
+
+    Args:
+        costs: the rounds, in any order, or how often there is each; none cost 0.
+        epsilon: the budget's, in nats; per unit of distance under metric adjacency.
+        delta: the budget's, 0 < δ < 1.
+        adjacency: the budget's.
+        composition: what the rounds' parameters may depend on.
+    """
+    if composition is Composition.ADAPTIVE:
+        return spent_adaptively(costs, adjacency, epsilon, delta)
+    return spent(costs, adjacency, delta)
 
 
 def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
@@ -41,7 +58,7 @@ def _spent(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: f
     if not times:
         return Spent(0.0, ("nothing charged",))
     try:
-        found = [_filtered(times, adjacency, epsilon, delta)]
+        found = [_filtered(charged_once(times), adjacency, epsilon, delta)]
     except CannotCertify as refusal:
         found = [Spent(math.inf, (f"no filter: {refusal}",))]
     # The first round is chosen without any result, so its own exact ε may use the whole budget (C15).

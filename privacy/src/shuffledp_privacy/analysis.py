@@ -90,7 +90,17 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         symbols=plan.size if histogram else None,
         most_users=plan.max_reports,
     )
-    return calibrate(plan.mechanism, target)
+    return calibrate(plan.mechanism, target).about(plan.question)
+
+
+def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
+    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the domain's.
+
+    Raises:
+        UsageError: no honest report is left.
+    """
+    distance = plan.max_distance if plan.max_distance is not None else largest_distance(mechanism)
+    return Cost(mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta)
 
 
 def analyse(cost: Cost) -> Analysis:
@@ -143,8 +153,18 @@ def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
         return Spent(0.0, ("nothing charged",))
     if sum(count for _, count in times) == 1:
         return alone(times[0][0], delta)
+    times = charged_once(times)
     convolved, added = _convolved(times, delta), _added(times, delta)
     return min(convolved, added, key=lambda bound: bound.epsilon)
+
+
+def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int], ...]:
+    """Of the rounds that share a kept response one, once: their curve is that of all of them together (K14)."""
+    first: dict[object, tuple[Cost, int]] = {}
+    for cost, count in times:
+        name = cost.mechanism.remembered
+        first.setdefault(cost if name is None else name, (cost, count if name is None else 1))
+    return tuple(first.values())
 
 
 def alone(cost: Cost, delta: float) -> Spent:

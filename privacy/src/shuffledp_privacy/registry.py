@@ -25,6 +25,7 @@ GROUP: Final = "shuffledp.analyses"
 _OURS: Final = (
     "histogram.krr",
     "histogram.hadamard",
+    "histogram.rappor",
     "local.clones",
     "local.matrix",
     "sums.rr",

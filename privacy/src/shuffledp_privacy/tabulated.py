@@ -39,6 +39,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.registry import GROUP as ANALYSES_GROUP
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.filters import DeltaCurve
+from shuffledp_privacy.rounds.remembered import AllReports
 from shuffledp_privacy.rounds.subsampling import reflected
 
 NODES: Final = 400
@@ -176,6 +177,11 @@ class Tabulated:
         """Number of admissible inputs."""
         return self.mechanism.domain
 
+    @property
+    def remembered(self) -> str | None:
+        """The name of the response that its rounds share, if they do."""
+        return self.mechanism.remembered
+
 
 @dataclass(frozen=True, slots=True)
 class Highest:
@@ -210,6 +216,8 @@ def _(spec: Highest, setting: Setting, distance: int, epsilons: NDArray[np.float
 
 @epsilon_bounds.register
 def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
+    if spec.remembered is not None:  # a single round's ε adds up to nothing that holds (K14)
+        return epsilon_bounds(AllReports(spec.mechanism), setting, delta)
     if setting.adjacency is Adjacency.METRIC:
         return bounds_of(spec.mechanism, setting, delta)
     largest = spec.domain - 1

@@ -170,7 +170,7 @@ def advise(
     >>> import shuffledp as sdp
     >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=sdp.Setting(users=1000, honest=1000), symbols=4)
     >>> [row.kind for row in found]
-    ['krr-histogram', 'hadamard-histogram']
+    ['krr-histogram', 'rappor-histogram', 'hadamard-histogram']
     """
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     return Comparison(target, tuple(advise_all(target, max_error, max_messages)))

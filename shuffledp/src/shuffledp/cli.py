@@ -22,7 +22,7 @@ from shuffledp_core.installed import offered
 from shuffledp_core.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
-    "ops": ("keys", "report", "results", "round"),
+    "ops": ("campaign", "console", "keys", "report", "results", "round"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
     "labs": ("lab",),
@@ -33,7 +33,7 @@ EXTRAS: Final = {
 PANELS: Final = {
     "Try it": ("demo", "simulate", "location"),
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
-    "Operate": ("deploy", "keys", "round", "results", "report", "fleet", "load"),
+    "Operate": ("deploy", "keys", "round", "campaign", "results", "report", "console", "fleet", "load"),
     "Attack": ("attack", "audit"),
     "Learn": ("lab", "reproduce"),
 }

@@ -15,7 +15,7 @@ from shuffledp.notebook import Row, data_frame, html_table
 from shuffledp.plans import Plan, Planned, plan_rows, planned
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
-from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, at_common_distance, compose_epsilon
 from shuffledp_privacy.splitting import among_rounds
 
 PUBLISHED: Final = "published:"
@@ -183,6 +183,7 @@ def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
         rounds: at least one, on the same people.
         delta: over all rounds; where a local guarantee needs some δ, each round gets an equal share.
     """
+    rounds = at_common_distance(rounds)  # else a round stated for short changes would be added to others' long ones
     times = sum(item.times for item in rounds)
     try:
         each = [corrupted_bounds(item.spec, item.setting, among_rounds(delta, times)) for item in rounds]

@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -59,6 +60,17 @@ def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator)
     index, row = generator.integers(spec.alphabet, size=values.shape), values + 1
     outside = np.bitwise_count(index & row) % 2 == 1
     return np.where(outside & ~blanket, index ^ (row & -row), index)
+
+
+@randomise_all.register
+def _(spec: RapporHistogram, values: Integers, generator: np.random.Generator) -> Integers:
+    """Bit by bit: of users who were never asked before only p* and q* matter."""
+    low, high = (float(chance) for chance in spec.reported)
+    answers = np.zeros(values.shape, dtype=np.int64)
+    for symbol in range(spec.symbols):
+        ones = generator.random(values.shape) < np.where(values == symbol, high, low)
+        answers |= ones.astype(np.int64) << symbol
+    return answers
 
 
 @randomise_all.register

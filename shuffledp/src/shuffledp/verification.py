@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from shuffledp.notebook import data_frame, html_table
+from shuffledp.published import check_mixing, unchecked_mixing
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import Losses, honest_reports
 from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
@@ -144,12 +145,13 @@ def verify(
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
+    4. Of the folder of a round whose mixing can be verified, list, headers and board (`published.check_mixing`).
 
     It returns only where every certificate is genuine and no better than the truth; whether that is enough is for
     whoever reads the numbers to say.
 
     Args:
-        document: a signed certificate, manifest, announcement or result (JSON file).
+        document: a signed certificate, manifest, announcement or result (JSON file), or the folder of a round.
         root_key: the deployment's root key, 32 bytes or hex; None for `root.pub` beside the roster.
         roster: the signed roster; None for `roster.json` beside the document.
         key: the accountant's public key instead of a roster, for a certificate alone.
@@ -160,12 +162,24 @@ def verify(
         DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
         CannotCertify: nothing at all can be certified for the claimed parameters.
     """
-    file = Path(document)
+    folder = Path(document) if Path(document).is_dir() else None
+    file = Path(document) if folder is None else folder / "result.json"
     data = read_file(file, "document")  # before the keys beside it: a file that is not there has none beside it
     trust = Trust(None if roster is None else Path(roster), _as_hex(root_key), _as_hex(key))
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
-    return tuple(_report(title, claimed, moment) for title, claimed in _certificates(data, keys))
+    reports = tuple(_report(title, claimed, moment) for title, claimed in _certificates(data, keys))
+    return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)))  # 4
+
+
+def _mixing(data: bytes, folder: Path | None, keys: Keys) -> tuple[str, ...]:
+    try:
+        signed = Signed.from_bytes(data)
+    except MalformedDocumentError:  # an announcement: nothing is mixed yet
+        return ()
+    if folder is None or keys.roster is None:
+        return unchecked_mixing(signed)
+    return check_mixing(folder, keys.roster, signed)
 
 
 def _as_hex(key: str | bytes | None) -> str | None:

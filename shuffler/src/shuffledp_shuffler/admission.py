@@ -39,6 +39,11 @@ class _List:
     credentials: frozenset[str]
     stamp: Stamp = None
 
+    @property
+    def named(self) -> tuple[int, str]:
+        """Serial and digest, as a verified round's keys name a list; 0 and nothing for none."""
+        return (self.serial, self.digest)
+
 
 _EMPTY: Final = _List(0, "", frozenset())
 
@@ -78,6 +83,17 @@ class Admission:
                 f"the credential was withdrawn by those who enrol users of {population.name!r}; ask there"
             )
         return None
+
+    def newest(self, population: str) -> tuple[int, str, bytes]:
+        """Serial, digest and document of the newest list of a population; 0 and nothing where there is none."""
+        if self._folder is None or population not in self._populations:
+            return (0, "", b"")
+        with self._lock:
+            self._look(self._populations[population])
+            known = self._lists[population]
+            if not known.serial:
+                return (0, "", b"")
+            return (*known.named, read_file(self._kept / f"{population}.json", "withdrawals"))
 
     def _remembered(self, population: Population) -> _List:
         file = self._kept / f"{population.name}.json"

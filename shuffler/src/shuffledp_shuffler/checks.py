@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+
 from shuffledp_core.documents import submission
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import most_dropped
@@ -25,7 +27,10 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
+from shuffledp_core.verified.history import most_bytes
+from shuffledp_core.verified.manifests import check_mix, mix_terms
+from shuffledp_core.verified.terms import MixTerms
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Mix, Role
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -114,6 +119,8 @@ class Terms:
     certificate: Certificate
     route: tuple[RoundKey, ...]
     position: int
+    mixing: MixTerms | None = None
+    """Of a verified round."""
 
     @property
     def geometry(self) -> Geometry:
@@ -146,11 +153,13 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     2. The certificate inside is the one the round was prepared with.
     3. Every round key on the route verifies, in order (`_check_route`).
     4. The key at our position is exactly the one we made.
-    5. The geometry is the one that mechanism, suite and route give.
+    5. The geometry is the one that mechanism, suite, route and mixing give.
     6. The numbers of reports are in order, and not below what the certificate was computed for.
 
+    7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3).
+
     Raises:
-        DocumentError: steps 1, 2, 5, 6, as its branches. RoundKeyError: steps 3 and 4.
+        DocumentError: steps 1, 2, 5, 6, as its branches. RoundKeyError: steps 3, 4 and 7.
     """
     manifest = verify_from(roster.analyst, signed, Manifest)  # 1
     _require_deployment(manifest.deployment, roster)
@@ -164,15 +173,22 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     # Signed by this node is not enough: it must be the key whose private half is here, or no onion would open.
     if manifest.route[record.position - 1] != record.round_key:  # 4
         raise RoundKeyError(f"position {record.position} of the route does not hold the round key made here")
-    if manifest.geometry != Geometry.of(certificate.mechanism, record.own_key().suite, len(route)):  # 5
-        raise MalformedDocumentError("the geometry is not the one that mechanism, suite and route give")
+    if manifest.geometry != _geometry(certificate, record.own_key().suite):  # 5
+        raise MalformedDocumentError("the geometry is not the one that mechanism, suite, route and mixing give")
     # ε falls as the crowd grows: a round that goes on with fewer reports than this is not covered by its certificate.
     if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
         raise MalformedDocumentError(
             f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a certificate for at least "
             f"{certificate.users}"
         )
-    return Terms(manifest, certificate, route, record.position)
+    check_mix(certificate, route)  # 7
+    mixing = mix_terms(signed, manifest, certificate, route, roster) if certificate.verified else None
+    return Terms(manifest, certificate, route, record.position, mixing)
+
+
+def _geometry(certificate: Certificate, suite: str) -> Geometry:
+    mix = Mix.VERIFIED if certificate.verified else Mix.PLAIN
+    return Geometry.of(certificate.mechanism, suite, certificate.nodes, mix)
 
 
 def check_times(terms: Terms, now: int) -> None:
@@ -239,7 +255,19 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
         )
     if not _DIGEST.fullmatch(header.digest):  # 5
         raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")
-    return expected * terms.geometry.record_bytes(terms.position)
+    return _history_bytes(header, terms) + expected * terms.geometry.record_bytes(terms.position)
+
+
+def _history_bytes(header: BatchHeader, terms: Terms) -> int:
+    """Bytes in front of the records; bounded, because they are read before anything in them is believed."""
+    if terms.mixing is None:
+        if header.history is not UNSET:
+            raise BadBatchError("a batch of a plain round has no history")
+        return 0
+    most = most_bytes(terms.manifest)
+    if not isinstance(header.history, int) or not 0 < header.history <= most:
+        raise BadBatchError(f"a history of {header.history} bytes, where this round's has 1 to {most}")
+    return header.history
 
 
 def check_dropped(dropped: int, users: int, terms: Terms) -> None:
@@ -247,6 +275,8 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
 
     docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not be there.
     """
+    if dropped and terms.mixing is not None:
+        raise BadBatchError("nobody drops onions of a verified round")
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
             f"{dropped} onions of {users} reports did not open or stood in a batch again, and the answer of "
@@ -285,16 +315,27 @@ def _check_route(
     if tuple(signed.signer for signed in route) != certificate.route:
         raise RoundKeyError(f"the route is not the certified one, {', '.join(certificate.route)[:200]}")
     own = record.own_key()
+    keys = check_round_keys(route, record.round_id, own.suite, own.certificate_digest, roster)
+    if len({key.node for key in keys}) != len(keys):
+        raise RoundKeyError("a node stands twice on the route")
+    return keys
+
+
+def check_round_keys(
+    route: tuple[Signed, ...], round_id: str, suite: str, certified: str, roster: Roster
+) -> tuple[RoundKey, ...]:
+    """Verifies the round keys of the first nodes of a route, or of all, each for its position, suite and certificate.
+
+    `certified` is the certificate's digest. Raises `RoundKeyError`.
+    """
     keys = tuple(_route_key(signed, roster) for signed in route)
     for position, key in enumerate(keys, start=1):
         # Each key names the certificate that its node was shown: all must have agreed to the same plan.
-        here = (roster.deployment, record.round_id, position, own.suite, own.certificate_digest)
+        here = (roster.deployment, round_id, position, suite, certified)
         if (key.deployment, key.round_id, key.position, key.suite, key.certificate_digest) != here:
             raise RoundKeyError(f"the key of {key.node!r} is for another deployment, round, position, suite or plan")
-        if not re.fullmatch(rf"[0-9a-f]{{{2 * suite_named(own.suite).public_key_bytes}}}", key.public_key):
-            raise RoundKeyError(f"the key of {key.node!r} does not have the length of a {own.suite} key")
-    if len({key.node for key in keys}) != len(keys):
-        raise RoundKeyError("a node stands twice on the route")
+        if not re.fullmatch(rf"[0-9a-f]{{{2 * suite_named(suite).public_key_bytes}}}", key.public_key):
+            raise RoundKeyError(f"the key of {key.node!r} does not have the length of a {suite} key")
     return keys
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
-from shuffledp_shuffler.checks import Terms, check_batch, check_claim
+from shuffledp_shuffler.checks import check_batch, check_claim
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import Submission, different_submission
 from shuffledp_shuffler.uploads import Uploads
@@ -69,7 +70,7 @@ class Submissions:
                 return await self._repeated(live, name, claimed, refusal)
             length = terms.geometry.envelope_bytes
             async with self.uploads.place(length):  # 5
-                return await self._take(live, name, claimed, await self.uploads.gather(chunks, length))
+                return await self._take(live, documents[0], claimed, await self.uploads.gather(chunks, length))
 
     async def take_whole(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
         """Takes a submission that has arrived in one message; otherwise as `take`, whose steps these are.
@@ -87,15 +88,32 @@ class Submissions:
         Raises:
             As `take`.
         """
+        # To its end even if the caller hangs up: what it holds is counted as long as it is here.
+        return await uninterrupted(self.begin_whole(live, credential, claim, envelope))
+
+    def begin_whole(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> asyncio.Future[Signed]:
+        """As `take_whole`, but returns at once: the future gives the receipt, or raises what `take_whole` raises.
+
+        Raises:
+            BusyError: step 1. RoundStateError: the round takes no submissions here.
+        """
         live.require_terms()
         spool = live.require_spool()
-        with self.uploads.message():  # 1
-            receipt = await spool.take(
+        with ExitStack() as stack:
+            stack.enter_context(self.uploads.message())  # 1
+            receipt = spool.begin(
                 lambda: self._checked(live, credential, claim, envelope),
                 lambda stored: self._receipt(live, stored.credential, stored.digest),
                 len(envelope),
             )
-        live.touch()
+            counted = stack.pop_all()
+
+        def ended(answer: asyncio.Future[Signed]) -> None:
+            counted.close()
+            if not answer.cancelled() and answer.exception() is None:
+                live.touch()
+
+        receipt.add_done_callback(ended)
         return receipt
 
     def _checked(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Submission:
@@ -110,12 +128,13 @@ class Submissions:
                 raise InvalidSubmissionError(
                     f"the envelope must have {terms.geometry.envelope_bytes} bytes, not {len(envelope)}"
                 )
-            _verify(terms, claimed, envelope, live.require_key())
+            _verify(live, documents[0], claimed, envelope)
         return Submission(name, claimed, envelope, refusal)
 
-    async def _take(self, live: LiveRound, name: str, claimed: str, envelope: bytes) -> Signed:
+    async def _take(self, live: LiveRound, credential: Signed, claimed: str, envelope: bytes) -> Signed:
+        name = credential_id(from_json(credential.body, Credential))
         # Not shielded: a check that is cancelled leaves nothing behind.
-        await asyncio.to_thread(_verify, live.require_terms(), claimed, envelope, live.require_key())  # 6
+        await asyncio.to_thread(_verify, live, credential, claimed, envelope)  # 6
         refusal = live.refusal(self.clock())
         # The round may have closed or filled up while the envelope arrived; from here to the disk the spool decides.
         if refusal is not None:  # 7
@@ -147,9 +166,13 @@ class Submissions:
         return self.identity.sign(receipt)
 
 
-def _verify(terms: Terms, claimed: str, envelope: bytes, key: bytes) -> None:
+def _verify(live: LiveRound, credential: Signed, claimed: str, envelope: bytes) -> None:
     """Checks that the envelope of a genuine claim opens. Raises as `Submissions.take`, step 6."""
     check_envelope(claimed, envelope)
+    terms, key = live.require_terms(), live.require_key()
+    if live.claims is not None:
+        live.claims.check(credential, envelope, key)
+        return
     geometry = terms.geometry
     records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
     width = geometry.record_bytes(2)

@@ -11,11 +11,14 @@ import structlog
 
 from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
 from shuffledp_core.tasks import in_thread
+from shuffledp_core.verified.keys import NodeSecret
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
-from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.round_state import Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
+from shuffledp_shuffler.verified.claims import ClaimCheck
+from shuffledp_shuffler.verified.settling import Settlement
 
 WATCH_SECONDS: Final = 0.1
 """Changes within this time reach a watcher as one."""
@@ -29,6 +32,7 @@ class Snapshot:
     accepted: int
     done: int
     total: int
+    accused: int = 0
 
 
 class LiveRound:
@@ -40,9 +44,12 @@ class LiveRound:
         self.lock = asyncio.Lock()
         self.upload_lock = asyncio.Lock()
         self.private_key: bytes | None = None
+        self.secret: NodeSecret | None = None
+        self.claims: ClaimCheck | None = None
         self.terms: Terms | None = None
         self.spool: Spool | None = None
         self.job: asyncio.Task[None] | None = None
+        self.settlement = Settlement(self.touch)
         self.deleted = False
         self._metrics = metrics
         self._done = 0
@@ -69,6 +76,12 @@ class LiveRound:
         if self.private_key is None:
             raise RoundStateError(f"the key of round {self.record.round_id} is erased ({self.record.phase})")
         return self.private_key
+
+    def require_secret(self) -> NodeSecret:
+        """The secrets of a verified round; `RoundStateError` once they are erased."""
+        if self.secret is None:
+            raise RoundStateError(f"the secrets of round {self.record.round_id} are erased ({self.record.phase})")
+        return self.secret
 
     def require_present(self) -> None:
         """Raises `UnknownRoundError` once the round is being deleted."""
@@ -103,8 +116,8 @@ class LiveRound:
             if record.ended:
                 self._metrics.rounds_ended.labels(record.error or record.phase).inc()
         self.record = record
-        if record.phase in KEYLESS:
-            self.private_key = None
+        if record.keyless:
+            self.private_key = self.secret = None
         self.touch()
 
     async def fail(self, error: ShuffleDPError) -> None:
@@ -143,7 +156,7 @@ class LiveRound:
         """The present status of the round."""
         counting = self.spool is not None and self.record.phase is Phase.OPEN
         accepted = self.spool.accepted if counting and self.spool is not None else self.record.accepted
-        return Snapshot(self.record, accepted, self._done, self._total)
+        return Snapshot(self.record, accepted, self._done, self._total, self.settlement.accused)
 
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the round ends."""

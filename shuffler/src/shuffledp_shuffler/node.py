@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import UNSET
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Certificate, Countersignature, Discard, Roster, RoundKey
@@ -23,10 +24,11 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.tasks import in_thread, uninterrupted
-from shuffledp_core.transport.receiving import Chunks
+from shuffledp_core.transport.receiving import Chunks, gather
+from shuffledp_core.verified.evidence import Transcript
+from shuffledp_core.verified.history import most_bytes, unpacked
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
-    Terms,
     check_after_start,
     check_certificate,
     check_header,
@@ -40,7 +42,16 @@ from shuffledp_shuffler.live import LiveRound, Snapshot
 from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
-from shuffledp_shuffler.store import RoundFolder, Store
+from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.verified.answering import accusation_of, answered
+from shuffledp_shuffler.verified.mixing import claim_check
+from shuffledp_shuffler.verified.preparing import (
+    SECRET_BYTES,
+    MixingPart,
+    check_memory,
+    make_mixing_part,
+    read_secret,
+)
 from shuffledp_shuffler.work import RoundPipeline
 
 SWEEP_SECONDS: Final = 60.0
@@ -125,18 +136,20 @@ class MixNode:
         await in_thread(self._parts.work.pool.close)
         self._parts.store.close()
 
-    async def prepare(self, certificate: bytes, position: int, suite: str) -> Signed:
+    async def prepare(self, certificate: bytes, position: int, suite: str, before: Sequence[bytes] = ()) -> Signed:
         """Makes a signed round key for one position of a certified plan; the same one for the same request.
+
+        `before` are the signed round keys of the nodes before this one, in a verified round.
 
         Raises:
             DocumentError: see `check_certificate` and `check_after_start`. RoundStateError: prepared otherwise, or
-                deleted before.
+                deleted before. PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
         """
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
         plan = check_certificate(signed, self._parts.roster, name, position, suite, now)
         # To its end even if the analyst hangs up: the repetition then finds the round, and gets the same key.
-        return await uninterrupted(self._prepare(signed, plan, position, suite))
+        return await uninterrupted(self._prepare(signed, plan, position, suite, before))
 
     async def set_manifest(self, manifest: bytes) -> Signed:
         """Countersigns a manifest that is exactly what this node was prepared for.
@@ -150,11 +163,18 @@ class MixNode:
 
     async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
         """Takes a submission and returns its signed receipt; see `Submissions.take`."""
-        return await self._parts.submissions.take(self._round(round_id), credential, claim, chunks)
+        live = self._round(round_id)
+        return await self._door(live, credential).take(live, credential, claim, chunks)
 
     async def submit_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
         """Takes a submission that came in one message and returns its signed receipt; see `Submissions.take_whole`."""
-        return await self._parts.submissions.take_whole(self._round(round_id), credential, claim, envelope)
+        live = self._round(round_id)
+        return await self._door(live, credential).take_whole(live, credential, claim, envelope)
+
+    def begin_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> asyncio.Future[Signed]:
+        """As `submit_whole`, but returns at once; see `Submissions.begin_whole`."""
+        live = self._round(round_id)
+        return self._door(live, credential).begin_whole(live, credential, claim, envelope)
 
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
         """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
@@ -178,6 +198,24 @@ class MixNode:
         """Erases everything of the round, known or not, and returns the signed discard. Idempotent."""
         return await uninterrupted(self._delete(check_round_id(round_id)))
 
+    async def accusation(self, round_id: str) -> bytes:
+        """This node's accusation in a verified round, packed. Raises `RoundStateError` where there is none."""
+        return await in_thread(accusation_of, self._round(round_id))
+
+    async def answer(self, round_id: str, chunks: Chunks) -> bytes:
+        """Goes on with traces or passages of somebody's accusation; see `answered`."""
+        live = self._round(round_id)
+        inquiry = await gather(chunks, most_bytes(live.require_terms().manifest))
+        live.require_present()
+        return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
+
+    async def settle_accusation(self, round_id: str, chunks: Chunks) -> None:
+        """Ends this node's accusation by a transcript; see `Settlement.take`."""
+        live = self._round(round_id)
+        transcript = unpacked(await gather(chunks, most_bytes(live.require_terms().manifest)), Transcript)
+        live.require_present()
+        await live.settlement.take(transcript)
+
     def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
         """Yields the status of a round now and at every change, until it ends."""
         return self._round(round_id).watch()
@@ -190,15 +228,28 @@ class MixNode:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def give_up_abandoned(self, patience: int) -> None:
-        """Fails every waiting round whose time was over `patience` milliseconds ago; their keys are erased."""
+        """Fails every waiting round whose time was over `patience` milliseconds ago; their keys are erased.
+
+        So are those of verified rounds for whose steps nobody can ask any more.
+        """
         for live in list(self._rounds.values()):
             async with live.lock:
                 record = live.record
-                if record.phase not in {Phase.PREPARED, Phase.OPEN} or live.deleted:
+                answers = record.phase is Phase.DONE and record.answerable and live.secret is not None
+                if not (record.phase in {Phase.PREPARED, Phase.OPEN} or answers) or live.deleted:
                     continue
                 end = live.terms.manifest.closes_at if live.terms else record.plan().expires_at
-                if self._parts.clock() >= end + patience:
+                if self._parts.clock() < end + patience:
+                    continue
+                if answers:
+                    live.private_key = live.secret = None
+                    await in_thread(live.folder.erase_consumed, Phase.DONE)
+                else:
                     await live.fail(ExpiredDocumentError(f"round {record.round_id} was abandoned: it ended at {end}"))
+
+    def _door(self, live: LiveRound, credential: bytes) -> Submissions:  # noqa: ARG002 - for nodes that lie
+        """The intake by which a submission of this credential comes in."""
+        return self._parts.submissions
 
     def _round(self, round_id: str) -> LiveRound:
         live = self._rounds.get(round_id)
@@ -208,7 +259,9 @@ class MixNode:
             raise self._damaged[round_id]
         raise UnknownRoundError(f"round {check_round_id(round_id)} is not known here: never prepared, or deleted")
 
-    async def _prepare(self, signed: Signed, plan: Certificate, position: int, suite: str) -> Signed:
+    async def _prepare(
+        self, signed: Signed, plan: Certificate, position: int, suite: str, before: Sequence[bytes]
+    ) -> Signed:
         async with self._lock:
             # Asked of the disk: the id of a discarded round stays used after every restart.
             if self._parts.store.discard_of(plan.round_id) is not None:
@@ -218,6 +271,7 @@ class MixNode:
                 record.require_same_preparation(signed, position, suite)
                 return record.round_key
             check_after_start(plan, self._started)  # an older round may be a discarded one that a backup has forgotten
+            mixing = self._mixing_part(signed, plan, position, suite, before)
             private, public = suite_named(suite).generate()
             key = RoundKey(
                 deployment=self._parts.roster.deployment,
@@ -228,16 +282,36 @@ class MixNode:
                 public_key=public.hex(),
                 certificate_digest=document_digest(signed),
                 corrupt=self._parts.corrupt,
+                mixing=mixing.public or UNSET,
             )
             if key.corrupt:
                 self._log.warning("CORRUPT NODE: it may write down all it learns of this round", round=plan.round_id)
             round_key = self._parts.identity.sign(key)
             record = RoundRecord(round_id=plan.round_id, position=position, certificate=signed, round_key=round_key)
-            folder = await in_thread(self._parts.store.create, record, private)
+            folder = await in_thread(self._parts.store.create, record, private + mixing.secret, mixing.withdrawals)
             live = LiveRound(folder, record, self._parts.metrics)
-            live.private_key = private
+            self._adopt_keys(live, private + mixing.secret)
             self._rounds[plan.round_id] = live
             return round_key
+
+    def _mixing_part(
+        self, signed: Signed, plan: Certificate, position: int, suite: str, before: Sequence[bytes]
+    ) -> MixingPart:
+        parts = self._parts
+        name, admission, writes_down = (
+            parts.identity.name,
+            parts.submissions.admission,
+            parts.work.corruption is not None,
+        )
+        return make_mixing_part(
+            signed, plan, before, name, position, suite, parts.roster, admission, writes_down=writes_down
+        )
+
+    def _adopt_keys(self, live: LiveRound, packed: bytes) -> None:
+        """Splits the keys as they lie on disk: the round key, and in a verified round its secrets behind it."""
+        length = suite_named(live.record.own_key().suite).private_key_bytes
+        live.private_key = packed[:length]
+        live.secret = read_secret(packed[length:]) if packed[length:] else None
 
     async def _set_manifest(self, live: LiveRound, signed: Signed) -> Signed:
         async with live.lock:
@@ -247,9 +321,10 @@ class MixNode:
                 terms = check_manifest(signed, record, self._parts.roster)
                 # Only the first time: whoever asks again, however late, gets the same countersignature.
                 check_times(terms, self._parts.clock())
+                check_memory(terms, self._parts.work.memory)
                 opened = record.opened(signed)
-                live.spool = live.spool or (self._spool(live.folder, terms) if record.is_entry else None)
                 live.terms = terms
+                live.spool = live.spool or (self._spool(live) if record.is_entry else None)
                 # On disk before it is countersigned: after a crash, too, a second manifest is refused.
                 await live.commit(opened)
             # One manifest a round: this node enforces its counts and times, and no user may have been shown others.
@@ -336,25 +411,37 @@ class MixNode:
         try:
             if not record.ended:
                 self._distrust(record, away)
-            if record.phase not in KEYLESS:
-                live.private_key = live.folder.read_key(suite_named(record.own_key().suite).private_key_bytes)
+            if record.phase not in KEYLESS or (record.answerable and live.folder.has_key):
+                self._adopt_keys(live, live.folder.read_key(self._key_bytes(record.own_key())))
             if record.manifest is not None:
                 # Without `check_times`: the round was open, and its closing time may be over by now.
                 live.terms = check_manifest(record.manifest, record, self._parts.roster)
                 if record.is_entry:
-                    live.spool = self._spool(live.folder, live.terms)
+                    live.spool = self._spool(live)
+                    if live.claims is not None and record.phase is Phase.OPEN:
+                        await in_thread(live.claims.remember, live.folder.envelopes, live.spool.accepted)
             if live.spool is not None and record.phase in {Phase.OPEN, Phase.MIXING}:
                 live.spool.require_whole()
         except ShuffleDPError as error:
             if not record.ended:
                 await live.fail(error)
-        await in_thread(live.folder.erase_consumed, live.record.phase)
+        # Without its secrets it can answer nothing: an earlier process ended while it erased them and the rest.
+        answerable = live.record.answerable and live.secret is not None
+        await in_thread(live.folder.erase_consumed, live.record.phase, answerable=answerable)
         if live.record.phase in _WORKING:
             self._start(live)
 
-    def _spool(self, folder: RoundFolder, terms: Terms) -> Spool:
-        size, limit = terms.geometry.envelope_bytes, terms.manifest.max_reports
-        return Spool(folder.index, folder.envelopes, size, limit, self._parts.metrics.accepted.inc)
+    @staticmethod
+    def _key_bytes(key: RoundKey) -> int:
+        return suite_named(key.suite).private_key_bytes + (0 if key.mixing is UNSET else SECRET_BYTES)
+
+    def _spool(self, live: LiveRound) -> Spool:
+        terms, folder = live.require_terms(), live.folder
+        live.claims = claim_check(live, self._parts.roster)
+        size, limit, count = terms.geometry.envelope_bytes, terms.manifest.max_reports, self._parts.metrics.accepted.inc
+        if live.claims is None:
+            return Spool(folder.index, folder.envelopes, size, limit, count)
+        return Spool(folder.index, folder.envelopes, size, limit, count, live.claims.guard)
 
     def _start(self, live: LiveRound) -> None:
         # At most one job a round: two at a time would write two orders into one file.

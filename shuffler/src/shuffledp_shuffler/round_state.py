@@ -80,6 +80,16 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return 0 if self.incoming is None else from_json(self.incoming.body, BatchHeader).dropped
 
     @property
+    def answerable(self) -> bool:
+        """True in a verified round: until it is deleted, a later accusation may need this node's step."""
+        return self.phase is not Phase.FAILED and self.own_key().mixing is not msgspec.UNSET
+
+    @property
+    def keyless(self) -> bool:
+        """True once the round key has done its work and is erased."""
+        return self.phase in KEYLESS and not self.answerable
+
+    @property
     def is_entry(self) -> bool:
         """True if this node takes the submissions."""
         return self.position == ENTRY

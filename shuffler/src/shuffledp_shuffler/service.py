@@ -4,20 +4,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 import grpc
 import structlog
 
-from shuffledp_core.errors import InvalidSubmissionError, NodeFault
-from shuffledp_core.transport.chunks import WHOLE_BYTES
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import InvalidSubmissionError, MalformedRequestError, NodeFault, ShuffleDPError
+from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
+from shuffledp_shuffler.gateways import Answer, Gateways, Taken
 from shuffledp_shuffler.live import Snapshot
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import Phase
@@ -26,14 +28,20 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 _ANALYST: Final = frozenset({Role.ANALYST})
 
+_SUBMIT_MANY: Final = "/shuffledp_proto.v1.Node/SubmitMany"
+
 RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/PrepareRound": _ANALYST,
     "/shuffledp_proto.v1.Node/SetManifest": _ANALYST,
     "/shuffledp_proto.v1.Node/Submit": frozenset({CLIENT}),
     "/shuffledp_proto.v1.Node/SubmitWhole": frozenset({CLIENT}),
+    _SUBMIT_MANY: frozenset({CLIENT}),
     "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
     "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
     "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
+    "/shuffledp_proto.v1.Node/GetAccusation": _ANALYST,
+    "/shuffledp_proto.v1.Node/Answer": _ANALYST,
+    "/shuffledp_proto.v1.Node/SettleAccusation": _ANALYST,
     "/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({Role.NODE}),
 }
 """Roles that may call each method."""
@@ -64,15 +72,18 @@ def _disk_faults() -> Iterator[None]:
 class NodeServicer(node_pb2_grpc.NodeServicer):
     """The service that the analyst and the clients call."""
 
-    def __init__(self, node: MixNode) -> None:
+    def __init__(self, node: MixNode, refused: Callable[[str, Exception], None]) -> None:
+        """`refused` is told of every submission that is refused inside a stream: method and error."""
         self._node = node
+        self._refused = refused
+        self._gateways = Gateways(self._begin)
 
     async def PrepareRound(
         self, request: node_pb2.PrepareRoundRequest, context: Context
     ) -> node_pb2.PrepareRoundResponse:
         """See node.proto."""
         with _disk_faults():
-            key = await self._node.prepare(request.certificate, request.position, request.suite)
+            key = await self._node.prepare(request.certificate, request.position, request.suite, tuple(request.route))
         return node_pb2.PrepareRoundResponse(round_key=key.to_bytes())
 
     async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
@@ -97,14 +108,35 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
 
     async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:
         """See node.proto."""
-        if request.ByteSize() > WHOLE_BYTES:
-            raise InvalidSubmissionError(
-                f"a submission of {request.ByteSize()} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
-            )
+        _require_short(request.ByteSize())
         header = request.header
         with _disk_faults():
             receipt = await self._node.submit_whole(header.round_id, header.credential, header.claim, request.envelope)
         return node_pb2.SubmitWholeResponse(receipt=receipt.to_bytes())
+
+    async def SubmitMany(
+        self, request_iterator: AsyncIterator[node_pb2.SubmitManyRequest], context: Context
+    ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
+        """See node.proto."""
+        with _disk_faults():
+            async with aclosing(self._gateways.answers(request_iterator)) as groups:
+                async for group in groups:
+                    yield node_pb2.SubmitManyResponse(answers=[self._told(answer) for answer in group])
+
+    def _begin(self, request: node_pb2.SubmitManyRequest) -> Taken:
+        header = request.header
+        try:
+            _require_short(request.ByteSize())
+            return self._node.begin_whole(header.round_id, header.credential, header.claim, request.envelope)
+        except ShuffleDPError as error:
+            return error
+
+    def _told(self, answer: Answer) -> node_pb2.SubmissionAnswer:
+        if isinstance(answer, Signed):
+            return node_pb2.SubmissionAnswer(receipt=answer.to_bytes())
+        self._refused(_SUBMIT_MANY, answer)
+        refusal = node_pb2.Refusal(error=type(answer).__name__, reason=str(answer))
+        return node_pb2.SubmissionAnswer(refusal=refusal)
 
     async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
         """See node.proto."""
@@ -125,6 +157,33 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         async with aclosing(self._node.watch(request.round_id)) as snapshots:
             async for snapshot in snapshots:
                 yield _status(snapshot)
+
+    async def GetAccusation(
+        self, request: node_pb2.GetAccusationRequest, context: Context
+    ) -> AsyncIterator[node_pb2.GetAccusationResponse]:
+        """See node.proto."""
+        with _disk_faults():
+            data = await self._node.accusation(request.round_id)
+        for offset, piece in chunks(data):
+            yield node_pb2.GetAccusationResponse(chunk=batch_pb2.Chunk(offset=offset, data=piece))
+
+    async def Answer(
+        self, request_iterator: AsyncIterator[node_pb2.AnswerRequest], context: Context
+    ) -> AsyncIterator[node_pb2.AnswerResponse]:
+        """See node.proto."""
+        first = await anext(aiter(request_iterator), None)
+        with _disk_faults():
+            data = await self._node.answer(_named(first), _pieces(request_iterator))
+        for offset, piece in chunks(data):
+            yield node_pb2.AnswerResponse(chunk=batch_pb2.Chunk(offset=offset, data=piece))
+
+    async def SettleAccusation(
+        self, request_iterator: AsyncIterator[node_pb2.SettleAccusationRequest], context: Context
+    ) -> node_pb2.SettleAccusationResponse:
+        """See node.proto."""
+        first = await anext(aiter(request_iterator), None)
+        await self._node.settle_accusation(_named(first), _pieces(request_iterator))
+        return node_pb2.SettleAccusationResponse()
 
 
 class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
@@ -150,6 +209,29 @@ async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIte
         yield request.chunk.offset, request.chunk.data
 
 
+def _require_short(length: int) -> None:
+    if length > WHOLE_BYTES:
+        raise InvalidSubmissionError(
+            f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
+        )
+
+
+_Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest
+
+
+def _named(first: _Asking | None) -> str:
+    if first is None or first.WhichOneof("part") != "round_id":
+        raise MalformedRequestError("the call begins with the round that it is about")
+    return first.round_id
+
+
+async def _pieces(requests: AsyncIterator[_Asking]) -> AsyncIterator[tuple[int, bytes]]:
+    async for request in requests:
+        if request.WhichOneof("part") != "chunk":
+            raise MalformedRequestError("after the round the call consists of chunks")
+        yield request.chunk.offset, request.chunk.data
+
+
 def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
     record = snapshot.record
     # Shown only then: the final certificate rests on it, and until the next hop has the batch the round may fail.
@@ -165,4 +247,5 @@ def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
         reason=record.reason or "",
         header=b"" if relayed is None else relayed.to_bytes(),
         corrupt=record.own_key().corrupt,
+        accused=snapshot.accused,
     )

@@ -115,12 +115,15 @@ class Spool:
         envelope_bytes: int,
         max_reports: int,
         accepted: Callable[[int], None] = lambda _count: None,
+        guard: Callable[[str, bytes], ShuffleDPError | None] = lambda _credential, _envelope: None,
     ) -> None:
         """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged.
 
-        `accepted` is called once per commit, in the writer's thread, with the number of submissions added.
+        `accepted` is called once per commit, in the writer's thread, with the number of submissions added. `guard` may
+        refuse a submission by what others hold; it is called there, too, so that no two can pass it at once.
         """
         self._count = accepted
+        self._guard = guard
         self._envelope_bytes = envelope_bytes
         self._max_reports = max_reports
         self._loop = asyncio.get_running_loop()
@@ -186,8 +189,17 @@ class Spool:
         Raises:
             ShuffleDPError: what `check` raised or the submission is refused with, or as `append`.
         """
-        answer: T = await uninterrupted(self._ask(check, answered, weight))
-        return answer
+        return await uninterrupted(self.begin(check, answered, weight))
+
+    def begin(
+        self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int
+    ) -> asyncio.Future[T]:
+        """As `take`, but returns at once; the future is done once the submission is on disk, or raises why it is not.
+
+        Raises:
+            UnknownRoundError: the round was deleted.
+        """
+        return self._ask(check, answered, weight)
 
     async def find(self, credential: str) -> str | None:
         """The digest of the credential's accepted envelope, or None."""
@@ -309,9 +321,11 @@ class Spool:
             return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
         if self._closed or count >= self._max_reports:
             return SubmissionClosedError("the round is full" if not self._closed else "the round is closed")
-        self._database.execute("INSERT INTO accepted VALUES (?, ?)", (credential, digest))
-        fresh.append(submission.envelope)
-        return None
+        refusal = self._guard(submission.credential, submission.envelope)
+        if refusal is None:
+            self._database.execute("INSERT INTO accepted VALUES (?, ?)", (credential, digest))
+            fresh.append(submission.envelope)
+        return refusal
 
     def _digest_of(self, credential: bytes) -> str | None:
         row = self._database.execute("SELECT digest FROM accepted WHERE credential = ?", (credential,)).fetchone()

@@ -2,7 +2,9 @@
 
 lock                       held by the running node
 rounds/<round>/record.json the round's record, replaced as a whole at every step
-               key         the private round key, erased when the node's part is over
+               key         the private round key, and the secrets of a verified round; erased when the part is over
+               withdrawals of a verified round, entry node: the signed list that it goes by
+               accusation, order          verified: the one accusation; the order of the output, as secret as the key
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
                outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at start
@@ -39,6 +41,9 @@ class RoundFolder:
         self.envelopes = path / "envelopes"
         self.incoming = path / "incoming"
         self.outgoing = path / "outgoing"
+        self.withdrawals = path / "withdrawals"
+        self.accusation = path / "accusation"
+        self.order = path / "order"
         self._record = path / "record.json"
         self._key = path / "key"
 
@@ -80,6 +85,11 @@ class RoundFolder:
         """Stores the private round key, mode 0600."""
         write_atomic(self._key, private_key)
 
+    @property
+    def has_key(self) -> bool:
+        """True until the key is erased."""
+        return self._key.exists()
+
     def read_key(self, length: int) -> bytes:
         """Reads the private round key. Raises `NodeFault` when it is missing or torn."""
         try:
@@ -97,10 +107,16 @@ class RoundFolder:
         sync(self.path)
         self.commit(record)
 
-    def erase_consumed(self, phase: Phase) -> None:
-        """Erases what the phase no longer needs; harmless to repeat, so that a crash in it is harmless."""
+    def erase_consumed(self, phase: Phase, *, answerable: bool = False) -> None:
+        """Erases what the phase no longer needs; harmless to repeat, so that a crash in it is harmless.
+
+        Nothing of a verified round in which this node may still be asked for a step.
+        """
+        if answerable:
+            return
         if phase in KEYLESS:  # key first: input that a crash leaves behind can then no longer be opened
-            for path in (self._key, self.envelopes, self.incoming, *self.path.glob(f"*{PART}")):
+            of_blame = (self.accusation, self.order)
+            for path in (self._key, self.envelopes, self.incoming, *of_blame, *self.path.glob(f"*{PART}")):
                 erase(path)
         if phase in ENDED:
             erase(self.outgoing)
@@ -139,7 +155,7 @@ class Store:
         """Records that the folder is in use at `now`, in milliseconds since 1970."""
         write_atomic(self._seen, str(now).encode())
 
-    def create(self, record: RoundRecord, private_key: bytes) -> RoundFolder:
+    def create(self, record: RoundRecord, private_key: bytes, withdrawals: bytes = b"") -> RoundFolder:
         """Makes a new round's folder, whole or not at all."""
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
@@ -147,6 +163,8 @@ class Store:
         try:
             make_folder(making.path)
             making.write_key(private_key)
+            if withdrawals:
+                write_atomic(making.withdrawals, withdrawals)
             making.commit(record)
         except OSError:
             erase_folder(making.path)

@@ -27,6 +27,7 @@ from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.round_state import Phase
+from shuffledp_shuffler.verified.mixing import mixed_verified
 
 MIXING_ATTEMPTS: Final = 3
 """Attempts at mixing: a round survives killed workers, but not if it kills them every time."""
@@ -63,6 +64,8 @@ class RoundPipeline:
 
         A step of its own, so that an experiment can put an adversary in the place of an honest node.
         """
+        if live.require_terms().mixing is not None:
+            return await mixed_verified(live, self.identity, self.relay.roster, self.relay.patience)
         record, done = live.record, await self._mixed(live)
         if done.dropped:
             self.metrics.dropped.inc(done.dropped)
@@ -82,7 +85,7 @@ class RoundPipeline:
         await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
         # After the commit, never before: a crash in between finds the batch committed and erases again, while input
         # erased without a committed batch would lose the round. Without key and input nobody can link the two later.
-        await in_thread(live.folder.erase_consumed, live.record.phase)
+        await in_thread(live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable)
 
     async def _mixed(self, live: LiveRound) -> Mixed:
         record, terms, folder = live.record, live.require_terms(), live.folder
@@ -139,5 +142,5 @@ class RoundPipeline:
         self.metrics.batch_bytes.labels("out").inc(total * width)
         # Killed before this commit, the node sends the batch again, which does no harm.
         await live.commit(live.record.relayed(time.monotonic() - started))
-        await in_thread(live.folder.erase_consumed, live.record.phase)
+        await in_thread(live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable)
         structlog.get_logger().info("round relayed", round=record.round_id, records=total)

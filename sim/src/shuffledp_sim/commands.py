@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat, Suite
+from shuffledp.commands.options import Format, Mechanism, Mixing, OutputFormat, Suite
 from shuffledp.node_numbers import node_numbers
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_sim.deploy.app import deploy_app
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 
@@ -29,6 +29,7 @@ def demo(
     max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
     suite: Suite = DEFAULT_SUITE,
+    mix: Mixing = Mix.PLAIN,
     data: Annotated[
         Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
     ] = None,
@@ -52,6 +53,7 @@ def demo(
         max_distance=max_distance,
         nodes=nodes,
         suite=suite,
+        mix=mix,
         data=data,
         column=column,
         max_value=max_value,

@@ -19,17 +19,18 @@ from rich.console import Console
 
 from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
+from shuffledp.published import BOARD
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Answers
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock, fetch_board
-from shuffledp_ops.rounds.saving import BOARD, check_folder, point_latest, save_round, show_then_save
+from shuffledp_ops.rounds.saving import check_folder, point_latest, save_round, show_then_save
 from shuffledp_sim.captured import LOGS, keep_truth
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
@@ -66,9 +67,12 @@ class DemoOptions:
     max_value: int = 20
     out: Path = Path("out")
     corrupt: frozenset[int] = frozenset()
+    mix: Mix = Mix.PLAIN
 
     def __post_init__(self) -> None:
         suite_named(self.suite)
+        if self.corrupt and self.mix == Mix.VERIFIED:
+            raise UsageError("corrupt nodes write down plain rounds only: --corrupt goes with --mix plain")
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
@@ -234,6 +238,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
         suite=options.suite,
         open_seconds=OPEN_SECONDS,
         allow_corrupt=bool(options.corrupt),
+        mix=options.mix,
     )
 
 

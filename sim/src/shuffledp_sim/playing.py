@@ -23,6 +23,7 @@ from shuffledp_ops.rounds.running import (
     make_report,
     open_round,
     read_result,
+    with_published,
 )
 from shuffledp_proto.v1 import analyst_pb2_grpc
 from shuffledp_sim.system.processes import LocalSystem
@@ -75,6 +76,7 @@ async def run_round(
     clock.finish()
     stages.finish()
     report = make_report(system.deployment, opened, signed, result, clock.seconds)
+    report = await with_published(system.deployment, report)
     return replace(report, truth=count_truth(report.final.mechanism, values), capped=capped)
 
 

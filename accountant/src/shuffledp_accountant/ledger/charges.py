@@ -18,7 +18,7 @@ from typing import NoReturn
 from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
-from shuffledp_privacy.adaptive import spent_adaptively
+from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Cost, Spent, alone, rebased, spent
 
 
@@ -126,9 +126,7 @@ class Statement:
 
 def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
     """ε spent by all rounds under the budget's composition; more than the budget's ε if they do not fit."""
-    if budget.composition is Composition.ADAPTIVE:
-        return spent_adaptively(times, budget.adjacency, budget.epsilon, budget.delta)
-    return spent(times, budget.adjacency, budget.delta)
+    return spent_of_budget(times, budget.epsilon, budget.delta, budget.adjacency, budget.composition)
 
 
 def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[ChargeState, int]) -> Statement:

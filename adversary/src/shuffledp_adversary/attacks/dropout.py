@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from shuffledp_accountant.certificates import cost_of, final_cost
+from shuffledp_accountant.certificates import final_cost
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
@@ -32,6 +32,7 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsil
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import SGDLShuffle
+from shuffledp_privacy.analysis import cost_of
 from shuffledp_privacy.bounds import epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
 

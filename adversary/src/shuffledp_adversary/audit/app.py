@@ -56,8 +56,14 @@ MIXNET_TRIALS: Final = 20
 ONE_HALF: Final = Fraction(1, 2)
 """The default of every exact parameter."""
 
-_SMALL: Final[dict[str, float]] = {"symbols": 3, "max_value": 3, "epsilon0": 1.0}
-"""Defaults of other parameters."""
+_SMALL: Final[dict[str, float | Fraction]] = {
+    "symbols": 3,
+    "max_value": 3,
+    "epsilon0": 1.0,
+    "when_zero": Fraction(1, 4),
+    "when_one": Fraction(3, 4),
+}
+"""Defaults of other parameters, and of those that must not be equal."""
 
 Trials = Annotated[
     int | None,

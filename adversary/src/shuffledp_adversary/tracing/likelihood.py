@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     OneBitShuffle,
     PaddedSpec,
+    RapporHistogram,
     RRShuffle,
     SplitMix,
 )
@@ -85,6 +86,16 @@ def _(spec: HadamardHistogram, answers: NDArray[np.int64]) -> Floats:
     inside = np.bitwise_count(answers[:, None] & np.arange(1, spec.symbols + 1)) % 2 == 0
     other = float(spec.blanket / spec.alphabet)
     return np.log(np.where(inside, other + float(2 * (1 - spec.blanket) / spec.alphabet), other))
+
+
+@log_likelihood.register
+def _(spec: RapporHistogram, answers: NDArray[np.int64]) -> Floats:
+    """Log of p* or 1 - p* for each bit of another symbol, q* or 1 - q* for that of the value. Of one report."""
+    low, high = (float(chance) for chance in spec.reported)
+    held = answers[:, None] >> np.arange(spec.symbols) & 1
+    others = np.where(held == 1, math.log(low), math.log1p(-low))
+    own = np.where(held == 1, math.log(high), math.log1p(-high))
+    return np.asarray(others.sum(axis=1, keepdims=True) - others + own)
 
 
 @log_likelihood.register

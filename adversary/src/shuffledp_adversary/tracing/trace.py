@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.published import BOARD
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, clopper_pearson
 from shuffledp_adversary.tracing.likelihood import guess_values
 from shuffledp_adversary.tracing.links import NOBODY, Step, find_rows, join_logs
@@ -27,7 +28,6 @@ from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import read_file, read_roster, verify_from
-from shuffledp_ops.rounds.saving import BOARD
 from shuffledp_shuffler.corruption import CorruptLog, read_logs
 from shuffledp_sim.captured import LOGS, TRUTH
 

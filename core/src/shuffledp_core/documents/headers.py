@@ -28,15 +28,23 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def check_headers(
-    headers: Sequence[Signed], route: Sequence[Party], round_id: str, messages_per_user: int, accepted: int
+    headers: Sequence[Signed],
+    route: Sequence[Party],
+    round_id: str,
+    messages_per_user: int,
+    accepted: int,
+    *,
+    excluding: bool = False,
 ) -> int:
     """Number of onions the route dropped, if every node relayed exactly `accepted` reports; docs/protocol.md, "Close".
+
+    In a verified round (`excluding`) a node leaves out users whose messages say nothing: `accepted` are left.
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
     3. Each is for this round, and for the position behind its node.
     4. Each counts `messages_per_user` records for every report, less those dropped so far.
-    5. Each counts `accepted` reports.
+    5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than the one before.
     6. What was dropped never becomes fewer along the route.
 
     Raises:
@@ -57,7 +65,7 @@ def check_headers(
         raise ForeignDocumentError(
             f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route is {', '.join(names)}"
         )
-    dropped = 0
+    dropped, users = 0, None if excluding else accepted
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
         header = verify_from(party, signed, BatchHeader)  # 2
         check_size(party.name, len(signed.to_bytes()))
@@ -75,7 +83,8 @@ def check_headers(
                 f"{party.name} relayed {header.records} records where {header.users} reports of {messages_per_user} "
                 f"messages are {header.users * messages_per_user}, {header.dropped} of them dropped"
             )
-        if header.users != accepted:  # 5: the honest node's header is one of them, whichever it is
+        users = header.users if users is None else users
+        if not accepted <= header.users <= users:  # 5: the honest node's header is one of them, whichever it is
             raise CountMismatchError(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
                 f"round {round_id} is wrong or lies"
@@ -86,6 +95,7 @@ def check_headers(
                 f"{party.name} signed that {header.dropped} onions were dropped so far, its predecessor {dropped}"
             )
         dropped = header.dropped
+        users = header.users
     return dropped
 
 

@@ -14,9 +14,9 @@ from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.onion.geometry import Geometry, MixField
 from shuffledp_core.privacy import Adjacency, Composition
-from shuffledp_core.vocabulary import DEFAULT_SUITE, Role
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -138,7 +138,9 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users are assumed
     to help the adversary, so that a round of n reports has n - colluding honest ones. `allow_corrupt` lets nodes
-    take part that say they are corrupt (docs/protocol.md, "Corrupt nodes"): for laboratories only.
+    take part that say they are corrupt (docs/protocol.md, "Corrupt nodes"): for laboratories only. `mix` "verified":
+    everybody can check the mixing; "plain" is the same as no such field. `question` is the number of one that is asked
+    again and again, of mechanisms whose devices keep a response to it; otherwise 0.
     """
 
     population: str
@@ -155,8 +157,12 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     suite: str = DEFAULT_SUITE
     open_seconds: float = 600.0
     allow_corrupt: bool = False
+    mix: Mix | msgspec.UnsetType = msgspec.UNSET
+    question: int = 0
 
     def __post_init__(self) -> None:
+        if self.mix == Mix.PLAIN:  # one way to write it: a plan is compared as text
+            msgspec.structs.force_setattr(self, "mix", msgspec.UNSET)
         if not 1 <= self.min_reports <= self.max_reports:
             raise ValueError(f"min_reports must be from 1 to max_reports, not {self.min_reports}")
         if not 0 <= self.colluding < self.min_reports:
@@ -229,6 +235,12 @@ class Certificate(Document, frozen=True, kw_only=True):
     expires_at: int
     dropped: int = 0
     invalid: int = 0
+    mix: MixField = msgspec.UNSET
+
+    @property
+    def verified(self) -> bool:
+        """True if the round's mixing can be verified."""
+        return self.mix == "verified"
 
     @property
     def nodes(self) -> int:
@@ -236,10 +248,25 @@ class Certificate(Document, frozen=True, kw_only=True):
         return len(self.route)
 
 
+class MixingKey(_Part, frozen=True, kw_only=True):
+    """A node's keys for verified mixing, in hex: B_i and M_i with a proof each (docs/mixing.md, "Keys").
+
+    Node 1 opens nothing, and has no M. `withdrawals` is the serial of the list of withdrawn credentials that this node
+    knows, 0 for none, and `withdrawals_digest` that document's digest: those of node 1 count in the round.
+    """
+
+    blinding: str
+    blinding_proof: str
+    opening: str = ""
+    opening_proof: str = ""
+    withdrawals: int = 0
+    withdrawals_digest: str = ""
+
+
 class RoundKey(Document, frozen=True, kw_only=True):
     """A node's fresh public key for one position of one round; signed by the node.
 
-    `corrupt`: the node declares that it logs all it learns of the round.
+    `corrupt`: the node declares that it logs all it learns of the round. `mixing` is there in verified rounds alone.
     """
 
     label: ClassVar[str] = "round-key"
@@ -251,6 +278,7 @@ class RoundKey(Document, frozen=True, kw_only=True):
     public_key: str
     certificate_digest: str
     corrupt: bool = False
+    mixing: MixingKey | msgspec.UnsetType = msgspec.UNSET
 
 
 class Manifest(Document, frozen=True, kw_only=True):
@@ -296,7 +324,8 @@ class Receipt(Document, frozen=True, kw_only=True):
 class BatchHeader(Document, frozen=True, kw_only=True):
     """A node's commitment to the batch it relays, sent before the bytes; `position` is the receiver's.
 
-    `dropped` counts the onions that this node and those before it left out: records = users x m - dropped.
+    `dropped` counts the onions that this node and those before it left out: records = users x m - dropped. In a
+    verified round the batch begins with so many bytes of `history`, and `digest` covers both.
     """
 
     label: ClassVar[str] = "batch"
@@ -306,6 +335,7 @@ class BatchHeader(Document, frozen=True, kw_only=True):
     records: int
     digest: str
     dropped: int = 0
+    history: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Discard(Document, frozen=True, kw_only=True):
@@ -321,12 +351,20 @@ class Discard(Document, frozen=True, kw_only=True):
     forwarded: bool
 
 
+class HistoryDigest(_Part, frozen=True, kw_only=True):
+    """Digest and length of what is published beside the board of a verified round: list, headers, exclusions."""
+
+    digest: str
+    length: int
+
+
 class Result(Document, frozen=True, kw_only=True):
     """Outcome of a round; signed by the analyst. A failed round has a reason and nothing else.
 
     `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them the estimate leaves
     out those with a symbol outside the alphabet, and of the others those whose tag stands on the board more than once.
-    `headers` are the batch headers of all nodes, in the route's order, on which the final certificate rests.
+    `headers` are the batch headers of all nodes, in the route's order, on which the final certificate rests. In a
+    verified round `history` names what shows that the board is right.
     """
 
     label: ClassVar[str] = "result"
@@ -345,3 +383,4 @@ class Result(Document, frozen=True, kw_only=True):
     outside_alphabet: int = 0
     repeated_tags: int = 0
     headers: tuple[Signed, ...] = ()
+    history: HistoryDigest | msgspec.UnsetType = msgspec.UNSET

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import msgspec
 
@@ -100,6 +100,34 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def alphabet(self) -> int:
         """Number of different symbols a message can carry."""
+        raise NotImplementedError
+
+    @property
+    def remembered(self) -> str | None:
+        """The name of the response that a device keeps for all rounds that have this name in common; None for none.
+
+        Such rounds do not compose: they are charged once, for all that the response can ever show.
+        """
+        return None
+
+    def about(self, question: int) -> Self:
+        """The same mechanism for the question of this number, which tells kept responses apart.
+
+        Raises:
+            UsageError: there is no such number, or devices keep no response.
+        """
+        if question:
+            raise UsageError(
+                f"{self.kind} keeps no response from one round to another: leave the question's number out"
+            )
+        return self
+
+    def remember(self, value: int, integers: RandomIntegers) -> int:
+        """The response that a device draws once and keeps, from 0 to 2^63 - 1."""
+        raise NotImplementedError
+
+    def report(self, kept: int, integers: RandomIntegers) -> int:
+        """A round's answer from the kept response, drawn anew. After `remember` it has the law of `sample`."""
         raise NotImplementedError
 
     def sample(self, value: int, integers: RandomIntegers) -> int:

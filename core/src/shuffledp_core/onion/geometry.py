@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.onion.suites import POST_QUANTUM, suite_named
+from shuffledp_core.vocabulary import Mix
 
 TAG_BYTES: Final = 16
 """A receipt tag: random, so that two of 2^40 collide with probability below 2^-48."""
+
+_KEY_BYTES: Final = 32
+_PROOF_BYTES: Final = 64
+_BOX_BYTES: Final = 16
+_SEED_BYTES: Final = 32
+"""Verified mixing: a group element, a proof or signature, what a box adds, and the seed of the salts."""
+
+MixField: TypeAlias = Literal["verified"] | msgspec.UnsetType
+"""The field `mix` of a document. Absent: plain, so that the documents of plain rounds are what they always were."""
 
 MAX_MESSAGES_PER_USER: Final = 1_000_000
 MAX_HOPS: Final = 16
@@ -23,13 +33,15 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     wire what the noise is meant to hide.
 
     The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner onions; hops
-    2..L receive one onion per message. docs/protocol.md, section "Onions".
+    2..L receive one onion per message. docs/protocol.md, section "Onions". With `mix` "verified" they are those of
+    docs/mixing.md, and the plain message is `key || symbol || proof`.
     """
 
     suite: str
     hops: int
     messages_per_user: int
     symbol_bytes: int
+    mix: MixField = msgspec.UNSET
 
     def __post_init__(self) -> None:
         # With a single hop the node that knows the senders would also see the symbols, and nobody else would mix.
@@ -41,9 +53,14 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             )
         if not 1 <= self.symbol_bytes <= 4:
             raise ValueError(f"symbol_bytes must be from 1 to 4, not {self.symbol_bytes}")
+        if self.verified and self.suite in POST_QUANTUM:
+            raise ValueError(
+                f"verified mixing does not go with the suite {self.suite!r}: its claims and board are public for ever, "
+                "and link to whoever computes discrete logarithms later; take plain mixing, or another suite"
+            )
 
     @classmethod
-    def of(cls, mechanism: Mechanism, suite: str, hops: int) -> Geometry:
+    def of(cls, mechanism: Mechanism, suite: str, hops: int, mix: Mix | msgspec.UnsetType = msgspec.UNSET) -> Geometry:
         """The geometry of a round that runs `mechanism` over `hops` nodes with `suite`."""
         width = (mechanism.alphabet - 1).bit_length()
         return cls(
@@ -51,20 +68,51 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             hops=hops,
             messages_per_user=mechanism.messages_per_user,
             symbol_bytes=max(1, -(-width // 8)),
+            mix="verified" if mix == Mix.VERIFIED else msgspec.UNSET,
         )
 
     @property
+    def verified(self) -> bool:
+        """True if the round's mixing can be verified."""
+        return self.mix == "verified"
+
+    @property
+    def symbol_at(self) -> slice:
+        """Where the symbol stands in a plain message."""
+        start = _KEY_BYTES if self.verified else 0
+        return slice(start, start + self.symbol_bytes)
+
+    @property
+    def tag_at(self) -> slice:
+        """Where that stands by which its sender finds a plain message: the receipt tag, or the key."""
+        return slice(0, _KEY_BYTES) if self.verified else slice(self.symbol_bytes, self.plain_bytes)
+
+    @property
     def plain_bytes(self) -> int:
-        """Length of `symbol || tag`."""
+        """Length of `symbol || tag`, or in a verified round of `key || symbol || proof`."""
+        if self.verified:
+            return _KEY_BYTES + self.symbol_bytes + _PROOF_BYTES
         return self.symbol_bytes + TAG_BYTES
 
     def record_bytes(self, position: int) -> int:
         """Length in bytes of one record that the node at `position` (2..hops) receives; hops + 1 is the analyst."""
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
+        if self.verified:
+            # Node 1 takes no layer off, and behind node L the analyst's is left.
+            return self.plain_bytes + (self.hops + 2 - position) * _BOX_BYTES
         return self.plain_bytes + (self.hops + 1 - position) * suite_named(self.suite).overhead
 
     @property
     def envelope_bytes(self) -> int:
-        """Length of one user's submission: hop 1's layer around m inner onions."""
+        """Length of one user's submission: hop 1's layer around m inner onions; a claim in front of it if verified."""
+        if self.verified:
+            records = self.messages_per_user * self.record_bytes(2)
+            return self.claim_bytes + suite_named(self.suite).overhead + _SEED_BYTES + records
         return self.messages_per_user * self.record_bytes(2) + suite_named(self.suite).overhead
+
+    @property
+    def claim_bytes(self) -> int:
+        """Length of a user's packed claim in a verified round (`verified.claiming`)."""
+        expiry, signatures, root = 8, 2 * _PROOF_BYTES, _KEY_BYTES
+        return expiry + signatures + _KEY_BYTES + root + _PROOF_BYTES + _KEY_BYTES * self.messages_per_user

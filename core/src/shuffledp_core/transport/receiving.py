@@ -64,6 +64,15 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
     return found.hexdigest()
 
 
+async def gather(chunks: Chunks, most: int) -> bytes:
+    """All chunks together; `BadBatchError` when they are out of order, or more than `most` bytes."""
+    offsets, found = Offsets(most), bytearray()
+    async for offset, data in chunks:
+        offsets.accept(offset, len(data))
+        found += data
+    return bytes(found)
+
+
 async def let_through(chunks: Chunks, total: int) -> None:
     """Reads the chunks of a batch that is here already and throws them away.
 

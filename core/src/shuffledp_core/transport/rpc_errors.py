@@ -116,7 +116,8 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 async with aclosing(inner(request, context)) as answers:
                     async for answer in answers:
                         with self._doorway.sending(context) if device else nullcontext():
-                            await context.write(answer)
+                            if not await _written(context, answer):
+                                return
 
         return stream
 
@@ -157,6 +158,15 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         if not isinstance(error, grpc.aio.AbortError):
             self._refused(method, error)
             self._log.exception("unexpected failure", method=method)
+
+
+async def _written(context: Context, answer: Any) -> bool:
+    """Sends a message of a stream; False if its caller has gone, which is no failure here."""
+    try:
+        await context.write(answer)
+    except grpc.aio.InternalError:  # all that gRPC says of a connection that has ended
+        return False
+    return True
 
 
 def _require(first: Any, method: str) -> Any:

@@ -1,7 +1,7 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
-Callers outside the roster connect as "client" (a device: all devices share one TLS certificate, which names nobody) or
-as "operator" (the person who runs rounds).
+Callers outside the roster connect as "client" (a device: all devices share one TLS certificate, which names nobody), as
+"gateway" (which calls for devices, and may what they may) or as "operator" (the person who runs rounds).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from shuffledp_core.vocabulary import Role
 
 CLIENT: Final = Role.CLIENT
 OPERATOR: Final = Role.OPERATOR
+GATEWAY: Final = "gateway"
+"""The TLS name of an HTTPS gateway, as a server and as a caller."""
 
 _REQUEST_BYTES: Final = CHUNK_BYTES + 2**14
 """The longest request that a server takes: a chunk and its framing, or the documents of any other call."""
@@ -97,4 +99,4 @@ def role_of(name: str, roster: Roster) -> str:
     for party in roster.parties:
         if party.name == name:
             return party.role
-    return name if name in {CLIENT, OPERATOR} else ""
+    return CLIENT if name == GATEWAY else name if name in {CLIENT, OPERATOR} else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from shuffledp_core.errors import BadBlameError, UnansweredError
+from shuffledp_core.errors import BadBlameError, ProofError, UnansweredError
 from shuffledp_core.verified.claims import ClaimList, commitment
 from shuffledp_core.verified.evidence import Accused, Excluded, Moved, Moves, Origin, Passage, Step, Trace, Transcript
 from shuffledp_core.verified.faults import at_fault, node
@@ -66,6 +66,8 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
         share = key = element(key_bytes)
         if position <= terms.hops:
             share = _share(terms, position, key, accused.share, accused.proof)
+        elif accused.share or accused.proof:
+            raise ProofError("shows a share, but the key itself opens")
     if terms.content(position, key, share, box) is not None:  # T2
         raise BadBlameError(f"{party}: accuses a record that opens")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Final
@@ -60,11 +60,13 @@ class Prepared:
     """One user's claim with what it sends to node 1 alone and what it keeps.
 
     `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the messages on the board.
+    `messages` are key || symbol || proof, as they will stand there.
     """
 
     claim: Claim
     submission: bytes = field(repr=False)
     secrets: tuple[Scalar, ...] = field(repr=False)
+    messages: tuple[bytes, ...] = field(repr=False, default=())
 
 
 def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
@@ -93,8 +95,16 @@ def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, 
     secrets = tuple(
         challenge("secret", terms.manifest, own, credential, number(index), said) for index in range(len(symbols))
     )
-    records = [seal_record(terms, secret, symbol) for secret, symbol in zip(secrets, symbols, strict=True)]
-    return sign_claim(terms, records, secrets, credential_seed, random)
+    messages = [board_message(terms, secret, symbol) for secret, symbol in zip(secrets, symbols, strict=True)]
+    records = [_sealed(terms, secret, message) for secret, message in zip(secrets, messages, strict=True)]
+    return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=tuple(messages))
+
+
+def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
+    """What stands on the board for one message under a secret x: x B_L || symbol || proof."""
+    base = terms.route.blinding[-1]
+    key, said = multiply(secret, base), symbol.to_bytes(terms.symbol_bytes, "big")
+    return key + said + prove_knowledge("message", (terms.manifest, said), base, key, secret, no_randomness)
 
 
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
@@ -102,10 +112,12 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
 
     The same x and symbol give the same bytes: two different boxes under one x would show both to whoever compares them.
     """
-    base = terms.route.blinding[-1]
-    key, said = multiply(secret, base), symbol.to_bytes(terms.symbol_bytes, "big")
-    content = said + prove_knowledge("message", (terms.manifest, said), base, key, secret, no_randomness)
-    box = terms.seal(terms.analyst, key, content)
+    return _sealed(terms, secret, board_message(terms, secret, symbol))
+
+
+def _sealed(terms: MixTerms, secret: Scalar, message: bytes) -> bytes:
+    key, content = split(message)
+    box = terms.seal(terms.analyst, Element(key), content)
     for position in range(terms.hops, 1, -1):
         box = terms.seal(position, multiply(secret, terms.route.opener(position)[1]), box)
     return multiply(secret, GENERATOR) + box
@@ -222,8 +234,8 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
     """Checks node 1's list as everybody does, and gives what the hops are checked against.
 
     1. L1: node 1 signed it.
-    2. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
-    3. L3: as many users as the round may have.
+    2. L3: as many users as the round may have; before anything is computed for each of them.
+    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
     4. L4: no key stands twice.
 
     Raises:
@@ -232,6 +244,8 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
     """
     entry, digest = node(1, terms.hops), list_digest(terms, claims)
     terms.require_signed(1, signed_list(terms, digest), signature)  # L1
+    if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
+        raise BadListError(f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to {terms.max_reports}")
     if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
     for claim in claims:
@@ -239,8 +253,6 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
             check_claim(terms, claim, enrolled)  # L2
         except BadClaimError as error:
             raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
-    if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
-        raise BadListError(f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to {terms.max_reports}")
     keys = list(chain.from_iterable(claim.key_list for claim in claims))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key stands twice in the list")

@@ -7,13 +7,14 @@ through `element` or `scalar` first.
 from __future__ import annotations
 
 import hashlib
+import sys
+import tempfile
 from collections.abc import Iterable
-from functools import reduce
-from typing import Final, NewType
+from functools import cache, reduce
+from pathlib import Path
+from typing import Any, Final, NewType
 
-import rbcl
-
-from shuffledp_core.errors import ProofError, UnansweredError
+from shuffledp_core.errors import ConfigError, NotInstalledError, ProofError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
 
 Element = NewType("Element", bytes)
@@ -25,22 +26,46 @@ Scalar = NewType("Scalar", bytes)
 WIDTH: Final = 32
 _LABEL: Final = b"shuffledp/v2/mix/"
 _IDENTITY: Final = bytes(WIDTH)
-_ONE: Final = (1).to_bytes(WIDTH, "little")
 
-GENERATOR: Final = Element(rbcl.crypto_scalarmult_ristretto255_base(_ONE))
+GENERATOR: Final = Element(bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76"))
 """G: the generator of RFC 9496."""
+
+
+@cache
+def _rbcl() -> Any:
+    """libsodium's ristretto255. Loaded when it is first needed: rbcl unpacks a library into a temporary file.
+
+    Raises:
+        NotInstalledError: rbcl is not installed.
+        ConfigError: the library cannot be unpacked or loaded.
+    """
+    try:
+        import rbcl
+    except ImportError as error:
+        raise NotInstalledError(
+            f"verified mixing needs {error.name}: pip install 'shuffledp-core[verified]'"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"the arithmetic of verified mixing cannot be loaded from {tempfile.gettempdir()}: "
+            f"{error.strerror or error}; set TMPDIR to a folder with room for 4 MB from which programs may be loaded "
+            "(no `noexec`)"
+        ) from error
+    # It stays mapped; left behind, every process would leave a copy of it.
+    Path(sys.modules["rbcl._sodium"].lib_path).unlink(missing_ok=True)
+    return rbcl
 
 
 def element(data: bytes) -> Element:
     """The element that these bytes encode. `ProofError`: another length, no canonical encoding, or the identity."""
-    if len(data) != WIDTH or data == _IDENTITY or not rbcl.crypto_core_ristretto255_is_valid_point(bytes(data)):
+    if len(data) != WIDTH or data == _IDENTITY or not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
         raise ProofError(f"{data[:WIDTH].hex()!r} is no group element, or the identity")
     return Element(bytes(data))
 
 
 def scalar(data: bytes) -> Scalar:
     """The number that these bytes encode. `ProofError` for another length or a number not below the order."""
-    if len(data) != WIDTH or rbcl.crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
+    if len(data) != WIDTH or _rbcl().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
         raise ProofError(f"{data[:WIDTH].hex()!r} is no scalar in canonical form")
     return Scalar(bytes(data))
 
@@ -48,7 +73,7 @@ def scalar(data: bytes) -> Scalar:
 def random_scalar(random: RandomBytes) -> Scalar:
     """A uniform scalar that is not zero, from 64 bytes of `random` (bias below 2^-250)."""
     while True:
-        drawn = rbcl.crypto_core_ristretto255_scalar_reduce(random(2 * WIDTH))
+        drawn = _rbcl().crypto_core_ristretto255_scalar_reduce(random(2 * WIDTH))
         if drawn != bytes(WIDTH):
             return Scalar(drawn)
 
@@ -57,15 +82,15 @@ def multiply(factor: Scalar, point: Element) -> Element:
     """factor · point, both valid. `ProofError` where the result is the identity, so also for the factor 0."""
     try:
         if point == GENERATOR:
-            return Element(rbcl.crypto_scalarmult_ristretto255_base(factor))
-        return Element(rbcl.crypto_scalarmult_ristretto255(factor, point))
+            return Element(_rbcl().crypto_scalarmult_ristretto255_base(factor))
+        return Element(_rbcl().crypto_scalarmult_ristretto255(factor, point))
     except RuntimeError as error:
         raise ProofError("a product of group elements is the identity") from error
 
 
 def total(points: Iterable[Element]) -> Element:
     """The sum of valid elements. `ProofError` where it is the identity, as of none at all."""
-    found = reduce(rbcl.crypto_core_ristretto255_add, points, _IDENTITY)
+    found = reduce(_rbcl().crypto_core_ristretto255_add, points, _IDENTITY)
     if found == _IDENTITY:
         raise ProofError("a sum of group elements is the identity")
     return Element(found)
@@ -76,7 +101,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
     Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
     """
-    found = reduce(rbcl.crypto_core_ristretto255_sub, gone, point)
+    found = reduce(_rbcl().crypto_core_ristretto255_sub, gone, point)
     if found == _IDENTITY:
         raise ProofError("what is left of a sum of group elements is the identity")
     return Element(found)
@@ -89,8 +114,8 @@ def minus(left: Element, right: Element) -> Element:
 
 def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
     """factor · secret + summand modulo the order."""
-    product = rbcl.crypto_core_ristretto255_scalar_mul(factor, secret)
-    return Scalar(rbcl.crypto_core_ristretto255_scalar_add(product, summand))
+    product = _rbcl().crypto_core_ristretto255_scalar_mul(factor, secret)
+    return Scalar(_rbcl().crypto_core_ristretto255_scalar_add(product, summand))
 
 
 def number(value: int) -> bytes:
@@ -116,4 +141,4 @@ def digested(label: str, *parts: bytes) -> bytes:
 
 def challenge(label: str, *parts: bytes) -> Scalar:
     """C(label; parts): all 64 bytes of H, modulo the order."""
-    return Scalar(rbcl.crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))
+    return Scalar(_rbcl().crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))

@@ -128,6 +128,12 @@ class Receiver:
     def _accused(self, index: int, random: RandomBytes) -> Accused:  # noqa: ARG002 - nodes prove shares
         return Accused(index, self._taken.records[index], self._taken.tree.path(index))
 
+    def resume_accusation(self, accused: Sequence[Accused]) -> None:
+        """Takes back, after a restart, the accusation that was made of this batch: there is only one."""
+        if self._batch is None:
+            raise RoundStateError(f"position {self.position} has no batch to accuse records of")
+        self._accusation, self._settled = tuple(accused), not accused
+
     def settle(self, transcript: Transcript | None) -> None:
         """Ends the accusation, H7: every accused record was traced to a claim, and those users' keys are deleted.
 
@@ -255,6 +261,15 @@ class Hop(Receiver):
             header = make_header(self._terms, stated, self.chain.total, self._secrets.blinding, self._sign, random)
             self._order, self._output = order, (header, records)
         return self._output
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The input's indices in the order of the output: as secret as the keys."""
+        return tuple(self._order)
+
+    def resume_output(self, order: Sequence[int], header: Header, records: Sequence[bytes]) -> None:
+        """Takes back, after a restart, the one output that was committed, so that its steps can be shown."""
+        self._order, self._output = list(order), (header, tuple(records))
 
     def show(self, question: Question, random: RandomBytes) -> Trace:
         """Goes on with a trace by this node's step, or as node 1 by the claim that the record comes from (T3 to T5).

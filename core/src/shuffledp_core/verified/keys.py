@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shuffledp_core.errors import RoundKeyError
+from shuffledp_core.errors import ProofError, RoundKeyError
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified.faults import at_fault, node
 from shuffledp_core.verified.group import (
@@ -84,7 +84,7 @@ def make_key(
 def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -> Route:
     """Checks the keys of the first nodes of a route, or of all of them: as many as there are names.
 
-    1. K1: each is a group element, not the identity.
+    1. K1: each is a group element, not the identity; node 1 has no M.
     2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead to.
 
     Without K2 a node could choose a multiple of the base before its predecessor's, which cancels that one's secret.
@@ -99,6 +99,8 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
         with at_fault(RoundKeyError, node(position, position)):
             blinding.append(element(key.blinding))  # K1
             verify_knowledge("blinding", bound, base, blinding[-1], key.blinding_proof)  # K2
+            if position == 1 and (key.opening or key.opening_proof):
+                raise ProofError("it opens nothing, and has no key for that")
             if position > 1:
                 opening.append(element(key.opening))  # K1
                 verify_knowledge("opening", bound, base, opening[-1], key.opening_proof)  # K3

@@ -18,7 +18,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "named",
-            "Clients send one message for every one of their code. Of how many can an observer name the answer?",
+            "Clients send one message for every one of their code. Of how many per cent can an observer name the "
+            "answer?",
             "number",
             "percent",
             most=100,

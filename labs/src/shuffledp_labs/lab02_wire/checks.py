@@ -60,6 +60,12 @@ def _named(attempt: Attempt, recording: Recording) -> dict[Any, Any]:
             f"read gives a dict from client to answer, {recording.title}: it gave {kind_of(named)}; see its "
             "docstring in work.py"
         )
+    for client, answer in named.items():
+        if type(answer) is not int:
+            raise CheckFailed(
+                f"an answer is a whole number, {recording.title}: read gave {kind_of(answer)} for {str(client)[:40]}; "
+                "see its docstring in work.py"
+            )
     return named
 
 
@@ -212,29 +218,45 @@ def check_far(attempt: Attempt) -> str:
     """D-far: which of two values the one user holds, where a round tells."""
     boards = [instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)]
     boards += [instances.telling_bits(attempt.draws.child(f"bits {number}")) for number in range(10)]
-    right = dict.fromkeys(("numbers", "bits"), 0)
+    right, unsaid = dict.fromkeys(("numbers", "bits"), 0), 0
     for board in boards:
-        right[str(board.public["shuffled"])] += _said(attempt, board) is board.far
+        said = _said(attempt, board)
+        unsaid += said is None
+        right[str(board.public["shuffled"])] += said is board.far
     total = sum(right.values())
     if total < RIGHT * len(boards):
         raise CheckFailed(
             f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and {right['bits']} of "
-            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; see the handout, step D"
+            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; you said None in {unsaid} of them, and each "
+            "can tell; see the handout, step D"
         )
-    return f"{total} of {len(boards)} rounds told"
+    return f"{total} of {len(boards)} rounds told; the first: {_seen(boards[0])}"
 
 
 def check_silence(attempt: Attempt) -> str:
     """D-silence: None where the best rule would hardly be better than a coin."""
     makers = (instances.silent_bits, instances.silent_numbers)
-    for number in range(10):
-        board = makers[number % 2](attempt.draws.child(f"silent {number}"))
+    boards = [makers[number % 2](attempt.draws.child(f"silent {number}")) for number in range(10)]
+    for board in boards:
         if _said(attempt, board) is not None:
             raise CheckFailed(
                 f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far the user is out "
                 "with the noise of all that is looked at: see the handout, step D"
             )
-    return "10 rounds that cannot tell: nothing claimed"
+    return f"{len(boards)} rounds that cannot tell: nothing claimed; the first: {_seen(boards[0])}"
+
+
+def _seen(board: Shuffled) -> str:
+    """A round in numbers: the student's explanation needs one that tells, and one that does not."""
+    shown, value = (
+        ("largest number", max(board.board))
+        if board.public["shuffled"] == "numbers"
+        else (
+            "sum of the noisy numbers",
+            sum(board.board) - int(board.public["users"]) * int(board.public["padding"]),
+        )
+    )
+    return f"{board.title}, {shown} {value:,}, the user held {board.public['far'] if board.far else 0}"
 
 
 def _said(attempt: Attempt, board: Shuffled) -> Any:

@@ -116,12 +116,19 @@ def slept(attempt: Attempt) -> str:
         seen = rounds.seen_by(one, [position for position in range(1, hops + 1) if position not in absent])
         own = rounds.trails(one, draws.sample(range(rounds.USERS), ACCOMPLICES))
         found = attempt.program.call("who_slept", seen.logs, seen.board, own)
-        if type(found) is not int or found != asleep:
-            raise CheckFailed(
-                f"{seen.what}, {len(own)} messages of your own: who_slept says {str(found)[:40]}, which is not so; "
-                f"{WHERE_C}"
-            )
+        judge_sleeper(found, asleep, f"{seen.what}, {len(own)} messages of your own")
     return f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and nobody where none did"
+
+
+def judge_sleeper(found: Any, asleep: int, what: str) -> None:
+    """Raises `CheckFailed` for another node than the one that slept, or for what is no position of a node."""
+    if type(found) is not int:
+        raise CheckFailed(
+            f"{what}: who_slept returned {kind_of(found)} where the position of a node is asked, or 0; {WHERE_C}"
+        )
+    if found != asleep:
+        blamed = f"node {found} slept, and it did not" if found else "no node slept, and one did"
+        raise CheckFailed(f"{what}: who_slept says that {blamed}; {WHERE_C}")
 
 
 def _absent(draws: Draws, hops: int) -> list[int]:

@@ -40,8 +40,7 @@ def run(showing: Showing) -> Path:
     showing.progress(f"a round of {USERS} people over {HOPS} nodes, in process, with real onions")
     found = followed(showing)
     for one in found:
-        nodes = ", ".join(map(str, one.corrupt))
-        showing.progress(f"logs of {nodes}: {one.linked:.0%} linked, {one.guessed:.0%} guessed")
+        showing.progress(f"logs of {_nodes(one.corrupt)}: {one.linked:.0%} linked, {one.guessed:.0%} guessed")
     file = showing.out / PICTURE
     draw(found, float(max(PRIOR)), file)
     return file
@@ -76,6 +75,10 @@ def followed(showing: Showing) -> list[Followed]:
     return found
 
 
+def _nodes(corrupt: Sequence[int]) -> str:
+    return f"node{'s' if len(corrupt) > 1 else ''} {', '.join(map(str, corrupt))}"
+
+
 def draw(found: Sequence[Followed], without: float, file: Path) -> None:
     """Bars of both shares for every set of corrupt nodes, and what one guesses without any message."""
     from matplotlib.figure import Figure
@@ -90,7 +93,7 @@ def draw(found: Sequence[Followed], without: float, file: Path) -> None:
         bars = axes.bar([place + shift for place in places], shares, width=0.38, color=colour, label=label, zorder=3)
         axes.bar_label(bars, [f"{share:.0%}" for share in shares], fontsize=8, padding=2)
     axes.axhline(without, color="#8a8f98", ls=":", label=f"guessed without any message: {without:.0%}")
-    axes.set_xticks(list(places), ["node " + ", ".join(map(str, one.corrupt)) for one in found])
+    axes.set_xticks(list(places), [_nodes(one.corrupt) for one in found])
     axes.set_ylim(0, 1.12)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("corrupt nodes, of three")

@@ -29,6 +29,9 @@ _CHILD_SUBREAPER: Final = 36
 _PATIENCE: Final = 100
 """Turns of ending children before their user's processes are ended all at once."""
 
+_LAST_WORD: Final = 0.5
+"""Seconds for a grader that is being killed; one that lives lets a program that ended by itself wait so long."""
+
 
 def main() -> int:
     """The command's exit code."""
@@ -79,8 +82,12 @@ def _kill(how: Callable[[int, int], None], target: int) -> None:
 
 
 def _orphaned(control: int) -> bool:
-    """Whether the grader has gone without a word."""
-    ready, _, _ = select.select([control], [], [], 0)
+    """Whether the grader has gone without a word.
+
+    A grader that is killed loses its pipes one after another: the command may see its own end first, and end, before
+    this one is closed.
+    """
+    ready, _, _ = select.select([control], [], [], _LAST_WORD)
     return bool(ready) and not os.read(control, 1)
 
 

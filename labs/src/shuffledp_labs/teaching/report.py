@@ -7,6 +7,7 @@ the author's words and code are escaped, and the page's own policy forbids scrip
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -98,10 +99,10 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _row(name: str, asked: str, points: int, of: int, outcome: str, said: str) -> str:
-    message = f'<div class="said">{escape(said)}</div>' if said else ""
+    message = f'<div class="said">{_with_code(said)}</div>' if said else ""
     badge = f'<span class="{escape(outcome)}">{escape(_OUTCOMES.get(outcome, outcome))}</span>' if outcome else ""
     return (
-        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(asked)}{message}</td>"
+        f"<tr><th scope='row'>{escape(name)}</th><td>{_with_code(asked)}{message}</td>"
         f"<td class='points'>{points}/{of}</td><td>{badge}</td></tr>"
     )
 
@@ -113,12 +114,17 @@ def _predictions(report: Report) -> Iterator[str]:
     yield "<table><thead><tr><th>question</th><th>before the lab</th></tr></thead><tbody>"
     for one in report.predicted:
         answer = escape(one.answer) or "<em>nothing</em>"
-        yield f"<tr><td>{escape(one.question)}</td><td>{answer}</td></tr>"
+        yield f"<tr><td>{_with_code(one.question)}</td><td>{answer}</td></tr>"
     yield "</tbody></table><table><thead><tr><th colspan='2'>what the checks saw</th></tr></thead><tbody>"
     for check in report.result.checks if report.result else ():
         if check.outcome in {"passed", "failed"}:
-            yield f"<tr><th scope='row'>{escape(check.name)}</th><td>{escape(check.message)}</td></tr>"
+            yield f"<tr><th scope='row'>{escape(check.name)}</th><td>{_with_code(check.message)}</td></tr>"
     yield "</tbody></table></div>"
+
+
+def _with_code(words: str) -> str:
+    """Escaped words, with what stands between two backticks as code, as a terminal's reader takes it."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
 def _pictures(report: Report) -> Iterator[str]:
@@ -132,7 +138,7 @@ def _pictures(report: Report) -> Iterator[str]:
 
 def _explanations(report: Report) -> Iterator[str]:
     yield "<h2>Explanations</h2>"
-    yield "<ol>" + "".join(f"<li>{escape(question)}</li>" for question in report.explanations) + "</ol>"
+    yield "<ol>" + "".join(f"<li>{_with_code(question)}</li>" for question in report.explanations) + "</ol>"
     yield f'<div class="words">{as_html(report.explained)}</div>'
     boxes = "".join(f"<td>{name}: <span class='box'></span> / 5</td>" for name in _JUDGED)
     yield f'<table class="judged"><tbody><tr>{boxes}</tr></tbody></table>'
@@ -169,7 +175,7 @@ def highlighted(source: str) -> str:
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    formatter: Any = HtmlFormatter(linenos="inline", cssclass="code", wrapcode=True)
+    formatter: Any = HtmlFormatter(linenos="inline", linespans="line", cssclass="code", wrapcode=True)
     return str(highlight(source, PythonLexer(), formatter))
 
 

@@ -51,10 +51,12 @@ class Screen(Watcher):
         points = f"{result.points:2} of {result.of}"
         self._console.print(f"{_MARKS[result.outcome]} {check.name:<12} {points:>8}  {escape(check.title)}")
         self._console.print(f"    {escape(result.message)}", style="" if result.outcome == "failed" else "dim")
-        if result.outcome == "failed" and printed.strip():
+        if printed.strip():
             lines = [line[:200] for line in printed.splitlines() if line.strip()][-5:]
             self._console.print(
-                "    your program printed:", *(f"      {escape(_plain(each))}" for each in lines), sep="\n"
+                "    the end of what your program printed:",
+                *(f"      {escape(_plain(each))}" for each in lines),
+                sep="\n",
             )
 
     def writes(self, result: LabResult) -> None:

@@ -30,6 +30,9 @@ def enrol(
         list[str] | None, typer.Option(help="PARTY=HOST:PORT where devices outside find it; repeatable.")
     ] = None,
     broker: Annotated[str | None, typer.Option(help="HOST:PORT of the announcements, for devices.")] = None,
+    gateway: Annotated[
+        str | None, typer.Option(help="HOST:PORT of an HTTPS gateway, for devices without gRPC.")
+    ] = None,
 ) -> None:
     """Enrols new clients, each with a bundle for its device (clients/NAME.bundle); all of them or nobody."""
     import datetime as dt
@@ -45,7 +48,7 @@ def enrol(
     if not wanted:
         raise UsageError("name whom to enrol: NAME.., --count or --csv")
     text = enrolment.SETTINGS if settings is None else read_file(settings, "settings").decode(errors="replace")
-    text = text.rstrip("\n") + "\n" + enrolment.outside(deployment, address or [], broker).settings()
+    text = text.rstrip("\n") + "\n" + enrolment.outside(deployment, address or [], broker, gateway).settings()
     expires = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     done = enrolment.enrol(deployment, wanted, population=population, expires=expires, settings=text)
     for file in done if len(done) <= 10 else done[:1]:
@@ -127,7 +130,7 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
     *,
     party: Annotated[
-        list[str] | None, typer.Option(help="Only this one; a party, client or operator; repeatable.")
+        list[str] | None, typer.Option(help="Only this one; a party, client, operator or gateway; repeatable.")
     ] = None,
     authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
     roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,

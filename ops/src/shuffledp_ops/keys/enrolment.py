@@ -50,10 +50,11 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Outside:
-    """Addresses at which devices outside reach the deployment: host:port by party, and of the broker."""
+    """Addresses at which devices outside reach the deployment: host:port by party, of the broker, of a gateway."""
 
     addresses: dict[str, str]
     broker: str | None = None
+    gateway: str | None = None
 
     def settings(self) -> str:
         """The tables of a device's configuration with these addresses, TOML."""
@@ -61,18 +62,23 @@ class Outside:
         if self.broker is not None:
             host, _, port = self.broker.rpartition(":")
             text += f'\n[broker]\nhost = "{host}"\nport = {port}\n'
+        if self.gateway is not None:
+            text += f'\n[gateway]\naddress = "{self.gateway}"\n'
         if self.addresses:
             text += "\n[addresses]\n" + "".join(f'{name} = "{where}"\n' for name, where in self.addresses.items())
         return text
 
 
-def outside(deployment: Deployment, addresses: Sequence[str], broker: str | None) -> Outside:
+def outside(
+    deployment: Deployment, addresses: Sequence[str], broker: str | None, gateway: str | None = None
+) -> Outside:
     """Parses addresses given as "PARTY=HOST:PORT" and "HOST:PORT". Raises `UsageError` for invalid ones."""
     known = {party.name: "" for party in deployment.roster.parties}
     given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
-    if broker is not None:
-        replace_addresses({"broker": ""}, [f"broker={broker}"])
-    return Outside(given, broker)
+    for name, where in (("broker", broker), ("gateway", gateway)):
+        if where is not None:
+            replace_addresses({name: ""}, [f"{name}={where}"])
+    return Outside(given, broker, gateway)
 
 
 def sole_population(deployment: Deployment, population: str | None) -> str:

@@ -6,7 +6,7 @@ Layout below the deployment folder (docs/protocol.md, section "Keys"):
     root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
     enrolment/   <population>/identity.pem           the enrolment keys
     <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
-    client/  operator/               tls.pem  tls-key.pem
+    client/  operator/  gateway/     tls.pem  tls-key.pem
     clients/     <user>/             single users, with copies of the TLS files in client/; their bundles: `enrolment`
     withdrawals/ <population>.json   lists of withdrawn credentials: `enrolment`
 
@@ -30,7 +30,7 @@ from shuffledp_core.documents.models import Credential, Party, Population, Roste
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, Identity, load_identity, read_file, read_roster
-from shuffledp_core.transport.tls import CLIENT, OPERATOR
+from shuffledp_core.transport.tls import CLIENT, GATEWAY, OPERATOR
 from shuffledp_ops.keys.authority import Authority, pem, private_pem, write_secret
 from shuffledp_ops.keys.names import check_name, check_names
 
@@ -56,7 +56,7 @@ class Deployment:
         return self.folder / "roster.json"
 
     def keys_of(self, name: str) -> Path:
-        """Key folder of a party, or of "client" or "operator"."""
+        """Key folder of a party, or of "client", "operator" or "gateway"."""
         return self.folder / name
 
     def identity_of(self, name: str) -> Identity:
@@ -207,7 +207,7 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
     """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
     parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
-    return parties | {CLIENT: (), OPERATOR: ()}
+    return parties | {CLIENT: (), OPERATOR: (), GATEWAY: ("localhost",)}
 
 
 def _new_party(folder: Path, name: str, address: str) -> Party:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shuffledp.verification import Checked, check_signed
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
-from shuffledp_core.documents.signed import from_json
+from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
-from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result
+from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result, with_published
 from shuffledp_proto.v1 import analyst_pb2
 
 PUBLISHED: Final = "published"
@@ -71,18 +71,30 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
         ShuffleDPError: the error that failed the round.
         DocumentError: a step fails.
     """
-    roster = deployment.roster
-    async with AnalystReader.of(deployment.keys_of(OPERATOR), roster, _ONE_ATTEMPT) as analyst:
+    fetched = verified(deployment, round_id, *await download(deployment, round_id))
+    return replace(fetched, report=await with_published(deployment, fetched.report))
+
+
+async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Announcement]:
+    """The signed result of a round, and its announcement, as the analyst gives them. Raises as `fetch`."""
+    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster, _ONE_ATTEMPT) as analyst:
         signed = await analyst.result(round_id)
-        result = read_result(deployment, signed)  # 1
-        _require_round(result, roster.deployment, round_id)
-        announcement = from_json(await analyst.announcement(round_id), Announcement)
-    _require_round(verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id)  # 2
+        read_result(deployment, signed)  # a round that failed before it was announced says so
+        return signed, from_json(await analyst.announcement(round_id), Announcement)
+
+
+def verified(deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement) -> Fetched:
+    """Verifies what was downloaded, step by step as `fetch` says; it computes for a while. Raises as `fetch`."""
+    roster = deployment.roster
+    result = read_result(deployment, signed)  # 1
+    require_round(result, roster.deployment, round_id)
+    require_round(verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id)  # 2
     checked = check_signed(signed, roster)  # 3
     return Fetched(make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked)
 
 
-def _require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
+def require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
+    """Raises `ForeignDocumentError` for a document of another deployment or round."""
     # Genuine is not enough: an analyst could answer with the result of another round.
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from shuffledp.pages import shown
@@ -207,3 +208,50 @@ def _path(name: str, pieces: Iterator[str]) -> str:
 def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) -> str:
     turn = f' transform="rotate(-40 {x:.1f} {y:.1f})"' if turned else ""
     return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{turn}>{shown(words)}</text>'
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a population has spent, over time: (moment in milliseconds since 1970, ε spent) in order of time.
+
+    `limit` is the budget's ε; None where it is too large to limit anything, and is not drawn.
+    """
+
+    points: Sequence[tuple[int, float]]
+    limit: float | None
+
+
+def account(spent: Account, title: str) -> str:
+    """Steps of what was spent, below the limit as a line; for both widths. At least one point."""
+    return _both(lambda width, height: (0.7 * height, _account(spent, width, 0.7 * height)), title)
+
+
+def _account(spent: Account, width: float, height: float) -> Iterator[str]:
+    high = max(*(value for _, value in spent.points), spent.limit or 0.0, 1e-9)
+    scale = ticks(0.0, high, 4)
+    left = 14 + _LETTER * max(len(figure(tick)) for tick in scale)
+    frame = _Frame(left, _TOP + 10, width - _RIGHT, height - _FOOT, 0.0, high)
+    first, last = spent.points[0][0], spent.points[-1][0]
+    reach = max(last - first, 1)
+
+    def x(moment: int) -> float:
+        return frame.left + (moment - first) / reach * (frame.right - frame.left)
+
+    for tick in scale:
+        yield _line("zero" if tick == 0 else "grid", frame.left, frame.y(tick), frame.right, frame.y(tick))
+        yield _text("tick end", frame.left - 6, frame.y(tick) + 4, figure(tick))
+    if spent.limit is not None:
+        yield _line("limit", frame.left, frame.y(spent.limit), frame.right, frame.y(spent.limit))
+        yield _text("end limit-name", frame.right, frame.y(spent.limit) - 5, "limit")
+    steps = [
+        f"M{x(first):.1f} {frame.y(0.0):.1f}",
+        *(f"H{x(at):.1f}V{frame.y(value):.1f}" for at, value in spent.points),
+    ]
+    yield _path("band", iter([*steps, f"H{frame.right:.1f}V{frame.y(0.0):.1f}z"]))
+    yield _path(
+        "estimate", iter([f"M{x(first):.1f} {frame.y(spent.points[0][1]):.1f}", *steps[1:], f"H{frame.right:.1f}"])
+    )
+    form = "%H:%M" if reach < 86_400_000 else "%Y-%m-%d"
+    for name, place, moment in (("name", frame.left, first), ("end", frame.right, last)):
+        words = datetime.fromtimestamp(moment / 1000, UTC).strftime(form) + (" UTC" if form == "%H:%M" else "")
+        yield _text(name, place, frame.bottom + 18, words)

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from shuffledp.progress import Stages
+from shuffledp.published import BOARD
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import OutputError
 from shuffledp_core.keys import read_file
@@ -24,8 +25,9 @@ from shuffledp_ops.rounds.running import (
     make_report,
     open_round,
     read_result,
+    with_published,
 )
-from shuffledp_ops.rounds.saving import BOARD, check_folder, point_latest, save_round, show_then_save
+from shuffledp_ops.rounds.saving import check_folder, point_latest, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
@@ -90,4 +92,4 @@ async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> Round
     result = read_result(deployment, signed)
     clock.finish()
     stages.finish()
-    return make_report(deployment, opened, signed, result, clock.seconds)
+    return await with_published(deployment, make_report(deployment, opened, signed, result, clock.seconds))

@@ -46,14 +46,23 @@ def page(report: RoundReport, beside: Collection[str]) -> str:
         report: a round whose documents were verified; of a simulation with what only that knows.
         beside: names of the files beside it; of the documents those are linked to that are there.
     """
-    sections = (_head, _answer, _guarantee, _honest, _numbers)
-    body = [part for section in sections for part in section(report)]
-    body += [*_documents(report, beside), *_small(report)]
-    style = files("shuffledp_ops.rounds").joinpath("files", "report.css").read_text(encoding="utf-8")
-    return self_contained(f"{_title(report)}: round {report.round_id[:8]}", style, "\n".join(body))
+    return self_contained(f"{title(report)}: round {report.round_id[:8]}", style(), "\n".join(body(report, beside)))
 
 
-def _title(report: RoundReport) -> str:
+def body(report: RoundReport, beside: Collection[str], where: str = "In the folder of this file") -> list[str]:
+    """The page's parts, for a frame that has `style`; `where` the documents are to be checked, others as of `page`."""
+    sections = (_head, answer, _guarantee, _honest, _numbers)
+    parts = [part for section in sections for part in section(report)]
+    return [*parts, *_documents(report, beside, where), *_small(report)]
+
+
+def style() -> str:
+    """The style sheet of the parts, beside the one that all pages share."""
+    return files("shuffledp_ops.rounds").joinpath("files", "report.css").read_text(encoding="utf-8")
+
+
+def title(report: RoundReport) -> str:
+    """What was counted, of which population or column."""
     asked = report.column or report.final.population
     return f"{'Sum' if report.is_sum else 'Histogram'} of {asked}"
 
@@ -62,7 +71,7 @@ def _head(report: RoundReport) -> Iterator[str]:
     final = report.final
     when = datetime.fromtimestamp(final.issued_at / 1000, UTC)
     of = "simulated people" if report.truth is not None else "people"
-    yield f"<header><h1>{shown(_title(report))}</h1>"
+    yield f"<header><h1>{shown(title(report))}</h1>"
     people = f"{report.accepted:,} {of} of “{shown(final.population)}”"
     yield f'<p class="fine">{people}, {when:%Y-%m-%d %H:%M} UTC</p></header>'
     yield f'<p class="asked">{shown(wording.question(report))}</p>'
@@ -79,7 +88,8 @@ def _warnings(report: RoundReport) -> Iterator[str]:
         yield f"Of the {report.final.nodes:,} nodes number {numbers} declared themselves corrupt: a laboratory's round."
 
 
-def _answer(report: RoundReport) -> Iterator[str]:
+def answer(report: RoundReport) -> Iterator[str]:
+    """The section with the answer: a sentence, the chart, remarks."""
     yield "<section><h2>The answer</h2>"
     yield f'<p class="answer">{_in_a_sentence(report)}</p><figure>'
     yield _chart(report)
@@ -214,10 +224,10 @@ def _row(report: RoundReport, symbol: int) -> str:
     return f'<tr><th scope="row">{shown(report.label(symbol))}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def _documents(report: RoundReport, beside: Collection[str]) -> Iterator[str]:
+def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
     yield "<section><h2>Check it yourself</h2>"
     yield (
-        "<p>A page can be forged, a signature cannot. In the folder of this file, this checks the signatures and "
+        f"<p>A page can be forged, a signature cannot. {where}, this checks the signatures and "
         "computes every number of the guarantee again:</p>"
     )
     yield "<pre>shuffledp verify result.json</pre>"

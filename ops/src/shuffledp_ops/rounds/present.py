@@ -16,11 +16,11 @@ from shuffledp_ops.rounds.report import RoundReport, show
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """Writes the signed documents, and the keys that verify them, into `folder`."""
+    """Writes the signed documents, what else is published, and the keys that verify them, into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
-    for name, data in keys.items():
+    for name, data in (keys | report.published).items():
         (folder / name).write_bytes(data)
 
 
@@ -145,8 +145,9 @@ def _guarantee_table(report: RoundReport) -> Table:
     table.add_row(
         "ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})"
     )
+    mixing = ", verified mixing" if final.verified else ""
     table.add_row(
-        "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}"
+        "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}{mixing}"
     )
     if final.dropped or final.invalid:
         table.add_row(

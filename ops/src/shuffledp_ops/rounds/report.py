@@ -58,7 +58,7 @@ class RoundReport:
     with their logs. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None
     where every user is a row; `column` is the name of what they hold, `labels` the names of the symbols, where they
     have any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do not count;
-    nodes `dropped` others before.
+    nodes `dropped` others before. `published` has board and history of a verified round by file name.
     """
 
     round_id: str
@@ -80,6 +80,7 @@ class RoundReport:
     repeated_tags: int = 0
     column: str | None = None
     labels: tuple[str, ...] = ()
+    published: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def is_sum(self) -> bool:

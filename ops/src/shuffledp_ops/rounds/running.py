@@ -5,13 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shuffledp.progress import Stages
+from shuffledp.published import BOARD, HISTORY
 from shuffledp_client.transport import AnalystReader
 from shuffledp_core import errors
-from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result, Roster, RoundKey, RoundPlan
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    HistoryDigest,
+    Manifest,
+    Result,
+    Roster,
+    RoundKey,
+    RoundPlan,
+)
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
@@ -74,10 +84,15 @@ async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.R
         yield analyst_pb2_grpc.RoundControlStub(channel)
 
 
-async def open_round(control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan) -> OpenedRound:
-    """Has the analyst open a new round; returns its announcement, or raises the analyst's typed error."""
+async def open_round(
+    control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan, round_id: str = ""
+) -> OpenedRound:
+    """Has the analyst open a new round; returns its announcement, or raises the analyst's typed error.
+
+    With a `round_id` drawn by the caller (32 hex digits) it may be asked again: the round is opened once.
+    """
     async with translated(ANALYST):
-        opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan)))
+        opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan), round_id=round_id))
     return OpenedRound(opened.round_id, from_json(opened.announcement, Announcement))
 
 
@@ -125,6 +140,17 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
     geometry = from_json(report.documents["manifest"].body, Manifest).geometry
     async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster) as analyst:
         return await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
+
+
+async def with_published(deployment: Deployment, report: RoundReport) -> RoundReport:
+    """The report with board and history of a verified round, to check its mixing by; nothing is verified here."""
+    result = from_json(report.documents["result"].body, Result)
+    if not isinstance(result.history, HistoryDigest):
+        return report
+    board = await fetch_board(deployment, report)
+    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster) as analyst:
+        history = await analyst.history(report.round_id, result.history.length)
+    return replace(report, published={BOARD: board, HISTORY: history})
 
 
 def make_report(

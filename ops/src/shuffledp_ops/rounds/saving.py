@@ -14,9 +14,6 @@ from shuffledp_core.errors import OutputError
 from shuffledp_ops.rounds.present import write_documents, write_report
 from shuffledp_ops.rounds.report import RoundReport
 
-BOARD: Final = "board.bin"
-"""File of the published messages, packed, in mixed order: of a round with corrupt nodes, for whoever attacks it."""
-
 ROUND_BYTES: Final = 2**20
 """More than the documents and the picture of a round take: some 200 kB, and a few bytes per user."""
 

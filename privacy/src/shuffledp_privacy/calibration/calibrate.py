@@ -36,12 +36,17 @@ class _Search:
         self._family, self._target = family, target
         self._sign = 1.0 if family.rising else -1.0
         self._last = self._sign * math.log(family.safest)
+        self._known: dict[Mechanism, float] = {}
 
     def _parameter(self, t: float) -> Fraction:
         return self._family.rounded(math.exp(self._sign * min(t, self._last)))
 
     def _excess(self, t: float) -> float:
-        return excess(self._family.build(self._parameter(t)), self._target)
+        # A family may end before its parameters do: what it builds then is looked at once.
+        spec = self._family.build(self._parameter(t))
+        if spec not in self._known:
+            self._known[spec] = excess(spec, self._target)
+        return self._known[spec]
 
     def _bracket(self) -> tuple[float, float, float, float]:
         """(t and excess that fail, t and excess that pass), growing geometrically from the guess."""

@@ -19,10 +19,12 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
 )
+from shuffledp_core.mechanisms.rappor import MOST_SYMBOLS
 from shuffledp_core.mechanisms.split import MAX_MODULUS, least_modulus
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.calibration.clamped import LESS_NOISE, biased_at_most, refuse_too_wide, wasting_little
@@ -37,8 +39,18 @@ from shuffledp_privacy.sums.mixing import MOST_SECURITY, SECURITY, least_pieces
 PRECISION_BITS = 11
 """Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
 
+MOST_BITS = 62
+"""Bits of the smallest parameter: at a δ so large that next to no noise is enough, a search would go on to 0."""
+
 SPARE = 0.004
 """Share of the noise of geo-shuffle that is given for fewer messages, besides what its padding wastes anyway."""
+
+
+KEPT_FAKE = Fraction(1, 2)
+"""f of a kept response, always: then all rounds of a question share one, and together cost 2 ln 3 = 2.1972 at most."""
+
+LEAST_BLUR = Fraction(1, 64)
+"""Least r of reports of a kept response: two of the same one are to differ sometimes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,7 @@ class Family:
 
     def rounded(self, value: float) -> Fraction:
         """The nearest parameter with few bits on the noisy side."""
-        bits = PRECISION_BITS + max(0, -math.frexp(value)[1] + 1)
+        bits = min(MOST_BITS, PRECISION_BITS + max(0, -math.frexp(value)[1] + 1))
         scaled = value * 2.0**bits
         return Fraction(math.ceil(scaled) if self.rising else max(1, math.floor(scaled)), 2**bits)
 
@@ -123,6 +135,34 @@ def _hadamard(target: Target) -> Family:
         min(1.0, safest),
         rising=True,
     )
+
+
+def _rappor(target: Target) -> Family:
+    """Along r = 2p = 2(1-q). f, which tells kept responses apart and so must not move from round to round, is set."""
+    if target.bins > MOST_SYMBOLS:
+        raise CannotCertify(
+            f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one message, not {target.bins}"
+        )
+    fake = KEPT_FAKE if target.rounds == 1 else _fake_for(target.epsilon)
+
+    def build(r: Fraction) -> Mechanism:
+        half = min(max(r, LEAST_BLUR), Fraction(1)) / 2
+        return RapporHistogram(symbols=target.bins, fake=fake, when_zero=half, when_one=1 - half)
+
+    # Several rounds cost what the kept response does, whatever r is.
+    if target.rounds > 1:
+        return Family(build, float(LEAST_BLUR), 1.0, rising=True)
+    # One report is pure with ε0 = 2 ln((1+s)/(1-s)), s = (1-f)(1-r).
+    slope = math.tanh(target.epsilon / 4) * (1 - 1e-4)
+    guess = target.epsilon / _deviations(target) * math.sqrt(target.honest / 8)
+    own = float(1 - KEPT_FAKE)
+    safest = min(1.0, max(float(LEAST_BLUR), 1 - slope / own))
+    return Family(build, min(safest, max(float(LEAST_BLUR), 1 - guess / own)), safest, rising=True)
+
+
+def _fake_for(epsilon: float) -> Fraction:
+    """The least f, in 1024ths, with 2 ln((2-f)/f) <= ε."""
+    return min(Fraction(1), Fraction(math.ceil(1024 * 2 / (1 + math.exp(epsilon * AIM / 2)) * (1 + 1e-12)), 1024))
 
 
 def _one_bit(target: Target) -> Family:
@@ -290,6 +330,7 @@ def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: in
 FAMILIES: dict[str, Callable[[Target], Family]] = {
     KRRHistogram.kind: _krr,
     HadamardHistogram.kind: _hadamard,
+    RapporHistogram.kind: _rappor,
     OneBitShuffle.kind: _one_bit,
     RRShuffle.kind: _rr,
     GeoShuffle.kind: _geo,

@@ -26,6 +26,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     OneBitShuffle,
+    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -47,6 +48,7 @@ from shuffledp_privacy.rounds.loss_distribution import (
     Repeated,
     compose_curves,
 )
+from shuffledp_privacy.rounds.remembered import AllReports, remembered_by
 from shuffledp_privacy.rounds.shifts import Shifts, shifts_of
 from shuffledp_privacy.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
 from shuffledp_privacy.rounds.tilted import Composed
@@ -96,11 +98,13 @@ def grows_with_distance(spec: object) -> bool:
 
 @grows_with_distance.register(KRRHistogram)
 @grows_with_distance.register(HadamardHistogram)
+@grows_with_distance.register(RapporHistogram)
 @grows_with_distance.register(OneBitShuffle)
 @grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)
 @grows_with_distance.register(SplitMix)
+@grows_with_distance.register(AllReports)
 def _(spec: object) -> bool:  # noqa: ARG001
     return True
 
@@ -112,8 +116,29 @@ def largest_distance(rounds: Sequence[Round]) -> int:
     return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
 
 
-def _at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
+def kept_together(rounds: Sequence[Round]) -> list[Round]:
+    """Rounds that share a kept response as one: however often, and of whomever, it shows no more (proposition K14).
+
+    The one is stated for the widest distance among them: it counts for all other rounds (proposition C7).
+    """
+    groups: dict[str, list[Round]] = {}
+    others: list[Round] = []
+    for item in rounds:
+        name = remembered_by(item.spec)
+        (others if name is None else groups.setdefault(name, [])).append(item)
+    return [_once(group) for group in groups.values()] + others
+
+
+def _once(group: Sequence[Round]) -> Round:
+    limits = [item.setting.max_distance for item in group]
+    widest = max((limit for limit in limits if limit is not None), default=None)
+    setting = replace(group[-1].setting, max_distance=None if None in limits else widest)
+    return Round(AllReports(group[-1].spec), setting)
+
+
+def at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
     """States each round for the largest distance of all that its own domain allows (proposition C7)."""
+    rounds = kept_together(rounds)
     d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
     for item in rounds:
         stated = _stated_for(item, min(d_max, _widest(item, d_max)))
@@ -271,6 +296,8 @@ def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[st
     basis = [name]
     if any(r.rate < 1 for r in rounds):
         basis.append("C5: fixed-size subsampling")
+    if any(isinstance(r.spec, AllReports) for r in rounds):
+        basis.append("K14: rounds that share a kept response, charged once for all that it can show")
     if adjacency is Adjacency.METRIC:
         basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
     return tuple(basis)
@@ -317,10 +344,9 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
     _adjacency(rounds)
-    rounds = _at_common_distance(rounds)
-    best, basis = _certified(rounds, delta)
     # A round on a subset attains less than its analysis says: the changed user may not be drawn.
     attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
+    best, basis = _certified(at_common_distance(rounds), delta)
     return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
 
 
@@ -332,7 +358,7 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
     _adjacency(rounds)
-    return _certified(_at_common_distance(rounds), delta, steps)[0]
+    return _certified(at_common_distance(rounds), delta, steps)[0]
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
@@ -348,7 +374,7 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
     if _is_single(rounds):
         return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
-    rounds = _at_common_distance(rounds)
+    rounds = at_common_distance(rounds)
     d_max = largest_distance(rounds)
     shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
 

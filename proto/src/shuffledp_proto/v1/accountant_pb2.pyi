@@ -210,6 +210,7 @@ class GetBudgetResponse(_message.Message):
     COMPOSITION_FIELD_NUMBER: _builtins.int
     IF_FIXED_EPSILON_FIELD_NUMBER: _builtins.int
     CHARGES_FIELD_NUMBER: _builtins.int
+    ADJACENCY_FIELD_NUMBER: _builtins.int
     limit_epsilon: _builtins.float
     delta: _builtins.float
     spent_epsilon: _builtins.float
@@ -218,6 +219,8 @@ class GetBudgetResponse(_message.Message):
     """"adaptive": a privacy filter, whatever the rounds' parameters depended on; "fixed": all were fixed in advance."""
     if_fixed_epsilon: _builtins.float
     """What would be spent if all parameters had been fixed in advance."""
+    adjacency: _builtins.str
+    """"standard" or "metric": what epsilon is counted under."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]:
         """A page, in order of entry; ask for those after its last one until a page is empty."""
@@ -237,10 +240,11 @@ class GetBudgetResponse(_message.Message):
         composition: _builtins.str = ...,
         if_fixed_epsilon: _builtins.float = ...,
         charges: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        adjacency: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charges", b"charges", "composition", b"composition", "delta", b"delta", "entries", b"entries", "if_fixed_epsilon", b"if_fixed_epsilon", "left_epsilon", b"left_epsilon", "limit_epsilon", b"limit_epsilon", "spent_epsilon", b"spent_epsilon"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjacency", b"adjacency", "charges", b"charges", "composition", b"composition", "delta", b"delta", "entries", b"entries", "if_fixed_epsilon", b"if_fixed_epsilon", "left_epsilon", b"left_epsilon", "limit_epsilon", b"limit_epsilon", "spent_epsilon", b"spent_epsilon"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -256,6 +260,10 @@ class LedgerEntry(_message.Message):
     EPSILON_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
     MECHANISM_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
+    HONEST_FIELD_NUMBER: _builtins.int
+    ADJACENCY_FIELD_NUMBER: _builtins.int
+    MAX_DISTANCE_FIELD_NUMBER: _builtins.int
     entry: _builtins.int
     round_id: _builtins.str
     state: _builtins.str
@@ -263,6 +271,11 @@ class LedgerEntry(_message.Message):
     epsilon: _builtins.float
     delta: _builtins.float
     mechanism: _builtins.str
+    users: _builtins.int
+    """With these the round's cost can be composed again: who takes part, and the changes that are covered."""
+    honest: _builtins.int
+    adjacency: _builtins.str
+    max_distance: _builtins.int
     def __init__(
         self,
         *,
@@ -272,10 +285,14 @@ class LedgerEntry(_message.Message):
         epsilon: _builtins.float = ...,
         delta: _builtins.float = ...,
         mechanism: _builtins.str = ...,
+        users: _builtins.int = ...,
+        honest: _builtins.int = ...,
+        adjacency: _builtins.str = ...,
+        max_distance: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "entry", b"entry", "epsilon", b"epsilon", "mechanism", b"mechanism", "round_id", b"round_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjacency", b"adjacency", "delta", b"delta", "entry", b"entry", "epsilon", b"epsilon", "honest", b"honest", "max_distance", b"max_distance", "mechanism", b"mechanism", "round_id", b"round_id", "state", b"state", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shuffledp_proto/v1/analyst.proto\x12\x12shuffledp_proto.v1\"&\n\x12GetManifestRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"+\n\x13GetManifestResponse\x12\x14\n\x0c\x61nnouncement\x18\x01 \x01(\x0c\"$\n\x10GetResultRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"5\n\x11GetResultResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\"#\n\x0fGetBoardRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"0\n\x10GetBoardResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\" \n\x10OpenRoundRequest\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\";\n\x11OpenRoundResponse\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x02 \x01(\x0c\"&\n\x12\x46ollowRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"p\n\x13\x46ollowRoundResponse\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\x0e\n\x06result\x18\x06 \x01(\x0c\")\n\x15\x45ndSubmissionsRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\x18\n\x16\x45ndSubmissionsResponse\"5\n\x11\x41\x62ortRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12\x41\x62ortRoundResponse\"1\n\x11ListRoundsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"T\n\x12ListRoundsResponse\x12\x30\n\x06rounds\x18\x01 \x03(\x0b\x32 .shuffledp_proto.v1.RoundSummary\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x8c\x01\n\x0cRoundSummary\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x11\n\topened_at\x18\x02 \x01(\x03\x12\x12\n\npopulation\x18\x03 \x01(\t\x12\x11\n\tmechanism\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x04\x32\x9c\x02\n\x07\x41nalyst\x12^\n\x0bGetManifest\x12&.shuffledp_proto.v1.GetManifestRequest\x1a\'.shuffledp_proto.v1.GetManifestResponse\x12X\n\tGetResult\x12$.shuffledp_proto.v1.GetResultRequest\x1a%.shuffledp_proto.v1.GetResultResponse\x12W\n\x08GetBoard\x12#.shuffledp_proto.v1.GetBoardRequest\x1a$.shuffledp_proto.v1.GetBoardResponse0\x01\x32\xed\x03\n\x0cRoundControl\x12X\n\tOpenRound\x12$.shuffledp_proto.v1.OpenRoundRequest\x1a%.shuffledp_proto.v1.OpenRoundResponse\x12`\n\x0b\x46ollowRound\x12&.shuffledp_proto.v1.FollowRoundRequest\x1a\'.shuffledp_proto.v1.FollowRoundResponse0\x01\x12g\n\x0e\x45ndSubmissions\x12).shuffledp_proto.v1.EndSubmissionsRequest\x1a*.shuffledp_proto.v1.EndSubmissionsResponse\x12[\n\nAbortRound\x12%.shuffledp_proto.v1.AbortRoundRequest\x1a&.shuffledp_proto.v1.AbortRoundResponse\x12[\n\nListRounds\x12%.shuffledp_proto.v1.ListRoundsRequest\x1a&.shuffledp_proto.v1.ListRoundsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shuffledp_proto/v1/analyst.proto\x12\x12shuffledp_proto.v1\"&\n\x12GetManifestRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"+\n\x13GetManifestResponse\x12\x14\n\x0c\x61nnouncement\x18\x01 \x01(\x0c\"$\n\x10GetResultRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"5\n\x11GetResultResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\"#\n\x0fGetBoardRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"0\n\x10GetBoardResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"%\n\x11GetHistoryRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"2\n\x12GetHistoryResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"2\n\x10OpenRoundRequest\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x10\n\x08round_id\x18\x02 \x01(\t\";\n\x11OpenRoundResponse\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x02 \x01(\x0c\"&\n\x12\x46ollowRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"p\n\x13\x46ollowRoundResponse\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\x0e\n\x06result\x18\x06 \x01(\x0c\")\n\x15\x45ndSubmissionsRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\x18\n\x16\x45ndSubmissionsResponse\"5\n\x11\x41\x62ortRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12\x41\x62ortRoundResponse\"1\n\x11ListRoundsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"T\n\x12ListRoundsResponse\x12\x30\n\x06rounds\x18\x01 \x03(\x0b\x32 .shuffledp_proto.v1.RoundSummary\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x8c\x01\n\x0cRoundSummary\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x11\n\topened_at\x18\x02 \x01(\x03\x12\x12\n\npopulation\x18\x03 \x01(\t\x12\x11\n\tmechanism\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x04\x32\xfb\x02\n\x07\x41nalyst\x12^\n\x0bGetManifest\x12&.shuffledp_proto.v1.GetManifestRequest\x1a\'.shuffledp_proto.v1.GetManifestResponse\x12X\n\tGetResult\x12$.shuffledp_proto.v1.GetResultRequest\x1a%.shuffledp_proto.v1.GetResultResponse\x12W\n\x08GetBoard\x12#.shuffledp_proto.v1.GetBoardRequest\x1a$.shuffledp_proto.v1.GetBoardResponse0\x01\x12]\n\nGetHistory\x12%.shuffledp_proto.v1.GetHistoryRequest\x1a&.shuffledp_proto.v1.GetHistoryResponse0\x01\x32\xed\x03\n\x0cRoundControl\x12X\n\tOpenRound\x12$.shuffledp_proto.v1.OpenRoundRequest\x1a%.shuffledp_proto.v1.OpenRoundResponse\x12`\n\x0b\x46ollowRound\x12&.shuffledp_proto.v1.FollowRoundRequest\x1a\'.shuffledp_proto.v1.FollowRoundResponse0\x01\x12g\n\x0e\x45ndSubmissions\x12).shuffledp_proto.v1.EndSubmissionsRequest\x1a*.shuffledp_proto.v1.EndSubmissionsResponse\x12[\n\nAbortRound\x12%.shuffledp_proto.v1.AbortRoundRequest\x1a&.shuffledp_proto.v1.AbortRoundResponse\x12[\n\nListRounds\x12%.shuffledp_proto.v1.ListRoundsRequest\x1a&.shuffledp_proto.v1.ListRoundsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,30 +43,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETBOARDREQUEST']._serialized_end=269
   _globals['_GETBOARDRESPONSE']._serialized_start=271
   _globals['_GETBOARDRESPONSE']._serialized_end=319
-  _globals['_OPENROUNDREQUEST']._serialized_start=321
-  _globals['_OPENROUNDREQUEST']._serialized_end=353
-  _globals['_OPENROUNDRESPONSE']._serialized_start=355
-  _globals['_OPENROUNDRESPONSE']._serialized_end=414
-  _globals['_FOLLOWROUNDREQUEST']._serialized_start=416
-  _globals['_FOLLOWROUNDREQUEST']._serialized_end=454
-  _globals['_FOLLOWROUNDRESPONSE']._serialized_start=456
-  _globals['_FOLLOWROUNDRESPONSE']._serialized_end=568
-  _globals['_ENDSUBMISSIONSREQUEST']._serialized_start=570
-  _globals['_ENDSUBMISSIONSREQUEST']._serialized_end=611
-  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_start=613
-  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_end=637
-  _globals['_ABORTROUNDREQUEST']._serialized_start=639
-  _globals['_ABORTROUNDREQUEST']._serialized_end=692
-  _globals['_ABORTROUNDRESPONSE']._serialized_start=694
-  _globals['_ABORTROUNDRESPONSE']._serialized_end=714
-  _globals['_LISTROUNDSREQUEST']._serialized_start=716
-  _globals['_LISTROUNDSREQUEST']._serialized_end=765
-  _globals['_LISTROUNDSRESPONSE']._serialized_start=767
-  _globals['_LISTROUNDSRESPONSE']._serialized_end=851
-  _globals['_ROUNDSUMMARY']._serialized_start=854
-  _globals['_ROUNDSUMMARY']._serialized_end=994
-  _globals['_ANALYST']._serialized_start=997
-  _globals['_ANALYST']._serialized_end=1281
-  _globals['_ROUNDCONTROL']._serialized_start=1284
-  _globals['_ROUNDCONTROL']._serialized_end=1777
+  _globals['_GETHISTORYREQUEST']._serialized_start=321
+  _globals['_GETHISTORYREQUEST']._serialized_end=358
+  _globals['_GETHISTORYRESPONSE']._serialized_start=360
+  _globals['_GETHISTORYRESPONSE']._serialized_end=410
+  _globals['_OPENROUNDREQUEST']._serialized_start=412
+  _globals['_OPENROUNDREQUEST']._serialized_end=462
+  _globals['_OPENROUNDRESPONSE']._serialized_start=464
+  _globals['_OPENROUNDRESPONSE']._serialized_end=523
+  _globals['_FOLLOWROUNDREQUEST']._serialized_start=525
+  _globals['_FOLLOWROUNDREQUEST']._serialized_end=563
+  _globals['_FOLLOWROUNDRESPONSE']._serialized_start=565
+  _globals['_FOLLOWROUNDRESPONSE']._serialized_end=677
+  _globals['_ENDSUBMISSIONSREQUEST']._serialized_start=679
+  _globals['_ENDSUBMISSIONSREQUEST']._serialized_end=720
+  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_start=722
+  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_end=746
+  _globals['_ABORTROUNDREQUEST']._serialized_start=748
+  _globals['_ABORTROUNDREQUEST']._serialized_end=801
+  _globals['_ABORTROUNDRESPONSE']._serialized_start=803
+  _globals['_ABORTROUNDRESPONSE']._serialized_end=823
+  _globals['_LISTROUNDSREQUEST']._serialized_start=825
+  _globals['_LISTROUNDSREQUEST']._serialized_end=874
+  _globals['_LISTROUNDSRESPONSE']._serialized_start=876
+  _globals['_LISTROUNDSRESPONSE']._serialized_end=960
+  _globals['_ROUNDSUMMARY']._serialized_start=963
+  _globals['_ROUNDSUMMARY']._serialized_end=1103
+  _globals['_ANALYST']._serialized_start=1106
+  _globals['_ANALYST']._serialized_end=1485
+  _globals['_ROUNDCONTROL']._serialized_start=1488
+  _globals['_ROUNDCONTROL']._serialized_end=1981
 # @@protoc_insertion_point(module_scope)

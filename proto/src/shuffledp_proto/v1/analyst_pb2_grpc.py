@@ -49,6 +49,11 @@ class AnalystStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardResponse.FromString,
                 _registered_method=True)
+        self.GetHistory = channel.unary_stream(
+                '/shuffledp_proto.v1.Analyst/GetHistory',
+                request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryResponse.FromString,
+                _registered_method=True)
 
 
 class AnalystServicer:
@@ -75,6 +80,13 @@ class AnalystServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetHistory(self, request, context):
+        """Verified rounds only: what shows that the board is right. docs/protocol.md, "History".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalystServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.GetBoard,
                     request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardResponse.SerializeToString,
+            ),
+            'GetHistory': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetHistory,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -185,6 +202,33 @@ class Analyst:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def GetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shuffledp_proto.v1.Analyst/GetHistory',
+            shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class RoundControlStub:
     """Missing associated documentation comment in .proto file."""
@@ -226,7 +270,7 @@ class RoundControlServicer:
     """Missing associated documentation comment in .proto file."""
 
     def OpenRound(self, request, context):
-        """Certificate, round keys, manifest, countersignatures, announcement.
+        """Certificate, round keys, manifest, countersignatures, announcement. Idempotent where the request names the round.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

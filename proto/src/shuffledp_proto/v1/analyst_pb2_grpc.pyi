@@ -37,6 +37,8 @@ class AnalystStub:
     """The signed result; NOT_FOUND until the round has ended."""
     GetBoard: _grpc.UnaryStreamMultiCallable[_analyst_pb2.GetBoardRequest, _analyst_pb2.GetBoardResponse]
     """The published board: every plain message `symbol || tag` in mixed order, packed."""
+    GetHistory: _grpc.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]
+    """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
 @_typing.type_check_only
 class AnalystAsyncStub(AnalystStub):
@@ -47,6 +49,8 @@ class AnalystAsyncStub(AnalystStub):
     """The signed result; NOT_FOUND until the round has ended."""
     GetBoard: _aio.UnaryStreamMultiCallable[_analyst_pb2.GetBoardRequest, _analyst_pb2.GetBoardResponse]  # type: ignore[assignment]
     """The published board: every plain message `symbol || tag` in mixed order, packed."""
+    GetHistory: _aio.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]  # type: ignore[assignment]
+    """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
 class AnalystServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -73,6 +77,14 @@ class AnalystServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_analyst_pb2.GetBoardResponse], _abc.AsyncIterator[_analyst_pb2.GetBoardResponse]]:
         """The published board: every plain message `symbol || tag` in mixed order, packed."""
 
+    @_abc_1.abstractmethod
+    def GetHistory(
+        self,
+        request: _analyst_pb2.GetHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_analyst_pb2.GetHistoryResponse], _abc.AsyncIterator[_analyst_pb2.GetHistoryResponse]]:
+        """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
+
 def add_AnalystServicer_to_server(servicer: AnalystServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class RoundControlStub:
@@ -81,7 +93,7 @@ class RoundControlStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RoundControlAsyncStub: ...
     OpenRound: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.OpenRoundRequest, _analyst_pb2.OpenRoundResponse]
-    """Certificate, round keys, manifest, countersignatures, announcement."""
+    """Certificate, round keys, manifest, countersignatures, announcement. Idempotent where the request names the round."""
     FollowRound: _grpc.UnaryStreamMultiCallable[_analyst_pb2.FollowRoundRequest, _analyst_pb2.FollowRoundResponse]
     """Events of the round until its end; the last one carries the signed result."""
     EndSubmissions: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.EndSubmissionsRequest, _analyst_pb2.EndSubmissionsResponse]
@@ -95,7 +107,7 @@ class RoundControlStub:
 class RoundControlAsyncStub(RoundControlStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenRound: _aio.UnaryUnaryMultiCallable[_analyst_pb2.OpenRoundRequest, _analyst_pb2.OpenRoundResponse]  # type: ignore[assignment]
-    """Certificate, round keys, manifest, countersignatures, announcement."""
+    """Certificate, round keys, manifest, countersignatures, announcement. Idempotent where the request names the round."""
     FollowRound: _aio.UnaryStreamMultiCallable[_analyst_pb2.FollowRoundRequest, _analyst_pb2.FollowRoundResponse]  # type: ignore[assignment]
     """Events of the round until its end; the last one carries the signed result."""
     EndSubmissions: _aio.UnaryUnaryMultiCallable[_analyst_pb2.EndSubmissionsRequest, _analyst_pb2.EndSubmissionsResponse]  # type: ignore[assignment]
@@ -112,7 +124,7 @@ class RoundControlServicer(metaclass=_abc_1.ABCMeta):
         request: _analyst_pb2.OpenRoundRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyst_pb2.OpenRoundResponse, _abc.Awaitable[_analyst_pb2.OpenRoundResponse]]:
-        """Certificate, round keys, manifest, countersignatures, announcement."""
+        """Certificate, round keys, manifest, countersignatures, announcement. Idempotent where the request names the round."""
 
     @_abc_1.abstractmethod
     def FollowRound(

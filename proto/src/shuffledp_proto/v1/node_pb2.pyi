@@ -3,8 +3,10 @@
 isort:skip_file
 One mix node. Signed documents travel as the JSON bytes of docs/protocol.md, "Signed documents"."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from shuffledp_proto.v1 import batch_pb2 as _batch_pb2
 import builtins as _builtins
@@ -62,19 +64,25 @@ class PrepareRoundRequest(_message.Message):
     CERTIFICATE_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     SUITE_FIELD_NUMBER: _builtins.int
+    ROUTE_FIELD_NUMBER: _builtins.int
     certificate: _builtins.bytes
     position: _builtins.int
     suite: _builtins.str
+    @_builtins.property
+    def route(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Verified rounds only: signed documents "round-key" of all nodes before this one, in the route's order."""
+
     def __init__(
         self,
         *,
         certificate: _builtins.bytes = ...,
         position: _builtins.int = ...,
         suite: _builtins.str = ...,
+        route: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "position", b"position", "suite", b"suite"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "position", b"position", "route", b"route", "suite", b"suite"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,6 +260,99 @@ class SubmitWholeResponse(_message.Message):
 Global___SubmitWholeResponse: _TypeAlias = SubmitWholeResponse  # noqa: Y015
 
 @_typing.final
+class SubmitManyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    ENVELOPE_FIELD_NUMBER: _builtins.int
+    envelope: _builtins.bytes
+    @_builtins.property
+    def header(self) -> Global___SubmissionHeader: ...
+    def __init__(
+        self,
+        *,
+        header: Global___SubmissionHeader | None = ...,
+        envelope: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitManyRequest: _TypeAlias = SubmitManyRequest  # noqa: Y015
+
+@_typing.final
+class SubmitManyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubmissionAnswer]:
+        """The next answers, one at least."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___SubmissionAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitManyResponse: _TypeAlias = SubmitManyResponse  # noqa: Y015
+
+@_typing.final
+class SubmissionAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.bytes
+    @_builtins.property
+    def refusal(self) -> Global___Refusal: ...
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.bytes = ...,
+        refusal: Global___Refusal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "receipt", b"receipt", "refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "receipt", b"receipt", "refusal", b"refusal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["receipt", "refusal"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___SubmissionAnswer: _TypeAlias = SubmissionAnswer  # noqa: Y015
+
+@_typing.final
+class Refusal(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    error: _builtins.str
+    """The error's class name, and its message."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        error: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
+
+@_typing.final
 class CloseRoundRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -360,6 +461,7 @@ class WatchRoundResponse(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     HEADER_FIELD_NUMBER: _builtins.int
     CORRUPT_FIELD_NUMBER: _builtins.int
+    ACCUSED_FIELD_NUMBER: _builtins.int
     phase: Global___RoundPhase.ValueType
     accepted: _builtins.int
     """Entry node: accepted submissions."""
@@ -376,6 +478,8 @@ class WatchRoundResponse(_message.Message):
     """DONE only: signed document "batch", the header of the batch this node relayed."""
     corrupt: _builtins.bool
     """This node writes down all it learns of the round; its round key says the same, signed."""
+    accused: _builtins.int
+    """MIXING in a verified round only: so many records say nothing, and the node waits for a transcript."""
     def __init__(
         self,
         *,
@@ -389,11 +493,136 @@ class WatchRoundResponse(_message.Message):
         reason: _builtins.str = ...,
         header: _builtins.bytes = ...,
         corrupt: _builtins.bool = ...,
+        accused: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "corrupt", b"corrupt", "done", b"done", "error", b"error", "header", b"header", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "accused", b"accused", "corrupt", b"corrupt", "done", b"done", "error", b"error", "header", b"header", "mixing_seconds", b"mixing_seconds", "phase", b"phase", "reason", b"reason", "relaying_seconds", b"relaying_seconds", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRoundResponse: _TypeAlias = WatchRoundResponse  # noqa: Y015
+
+@_typing.final
+class GetAccusationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetAccusationRequest: _TypeAlias = GetAccusationRequest  # noqa: Y015
+
+@_typing.final
+class GetAccusationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chunk(self) -> _batch_pb2.Chunk: ...
+    def __init__(
+        self,
+        *,
+        chunk: _batch_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetAccusationResponse: _TypeAlias = GetAccusationResponse  # noqa: Y015
+
+@_typing.final
+class AnswerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    @_builtins.property
+    def chunk(self) -> _batch_pb2.Chunk: ...
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+        chunk: _batch_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "part", b"part", "round_id", b"round_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "part", b"part", "round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["round_id", "chunk"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___AnswerRequest: _TypeAlias = AnswerRequest  # noqa: Y015
+
+@_typing.final
+class AnswerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chunk(self) -> _batch_pb2.Chunk: ...
+    def __init__(
+        self,
+        *,
+        chunk: _batch_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerResponse: _TypeAlias = AnswerResponse  # noqa: Y015
+
+@_typing.final
+class SettleAccusationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    @_builtins.property
+    def chunk(self) -> _batch_pb2.Chunk: ...
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+        chunk: _batch_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "part", b"part", "round_id", b"round_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "part", b"part", "round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["round_id", "chunk"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___SettleAccusationRequest: _TypeAlias = SettleAccusationRequest  # noqa: Y015
+
+@_typing.final
+class SettleAccusationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleAccusationResponse: _TypeAlias = SettleAccusationResponse  # noqa: Y015

@@ -54,6 +54,11 @@ class NodeStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeResponse.FromString,
                 _registered_method=True)
+        self.SubmitMany = channel.stream_stream(
+                '/shuffledp_proto.v1.Node/SubmitMany',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyResponse.FromString,
+                _registered_method=True)
         self.CloseRound = channel.unary_unary(
                 '/shuffledp_proto.v1.Node/CloseRound',
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.CloseRoundRequest.SerializeToString,
@@ -68,6 +73,21 @@ class NodeStub:
                 '/shuffledp_proto.v1.Node/WatchRound',
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.FromString,
+                _registered_method=True)
+        self.GetAccusation = channel.unary_stream(
+                '/shuffledp_proto.v1.Node/GetAccusation',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationResponse.FromString,
+                _registered_method=True)
+        self.Answer = channel.stream_stream(
+                '/shuffledp_proto.v1.Node/Answer',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.AnswerRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.AnswerResponse.FromString,
+                _registered_method=True)
+        self.SettleAccusation = channel.stream_unary(
+                '/shuffledp_proto.v1.Node/SettleAccusation',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationResponse.FromString,
                 _registered_method=True)
 
 
@@ -103,6 +123,14 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SubmitMany(self, request_iterator, context):
+        """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
+        refusals come back in the order of the requests; a refusal ends nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CloseRound(self, request, context):
         """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough.
         """
@@ -119,6 +147,27 @@ class NodeServicer:
 
     def WatchRound(self, request, context):
         """Analyst only. The status now and at every change, until the round has ended here.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAccusation(self, request, context):
+        """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Answer(self, request_iterator, context):
+        """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettleAccusation(self, request_iterator, context):
+        """Analyst only, verified rounds: ends this node's accusation by the transcript of everybody's answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -147,6 +196,11 @@ def add_NodeServicer_to_server(servicer, server):
                     request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitWholeResponse.SerializeToString,
             ),
+            'SubmitMany': grpc.stream_stream_rpc_method_handler(
+                    servicer.SubmitMany,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyResponse.SerializeToString,
+            ),
             'CloseRound': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseRound,
                     request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.CloseRoundRequest.FromString,
@@ -161,6 +215,21 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.WatchRound,
                     request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.SerializeToString,
+            ),
+            'GetAccusation': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetAccusation,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationResponse.SerializeToString,
+            ),
+            'Answer': grpc.stream_stream_rpc_method_handler(
+                    servicer.Answer,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.AnswerRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.AnswerResponse.SerializeToString,
+            ),
+            'SettleAccusation': grpc.stream_unary_rpc_method_handler(
+                    servicer.SettleAccusation,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -282,6 +351,33 @@ class Node:
             _registered_method=True)
 
     @staticmethod
+    def SubmitMany(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/shuffledp_proto.v1.Node/SubmitMany',
+            shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.SubmitManyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CloseRound(request,
             target,
             options=(),
@@ -352,6 +448,87 @@ class Node:
             '/shuffledp_proto.v1.Node/WatchRound',
             shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAccusation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shuffledp_proto.v1.Node/GetAccusation',
+            shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Answer(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/shuffledp_proto.v1.Node/Answer',
+            shuffledp__proto_dot_v1_dot_node__pb2.AnswerRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.AnswerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleAccusation(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/shuffledp_proto.v1.Node/SettleAccusation',
+            shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.SettleAccusationResponse.FromString,
             options,
             channel_credentials,
             insecure,

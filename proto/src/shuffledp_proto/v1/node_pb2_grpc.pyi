@@ -41,12 +41,22 @@ class NodeStub:
     """
     SubmitWhole: _grpc.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
+    SubmitMany: _grpc.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]
+    """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
+    refusals come back in the order of the requests; a refusal ends nothing.
+    """
     CloseRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
     DeleteRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.DeleteRoundRequest, _node_pb2.DeleteRoundResponse]
     """Analyst only. Erases the key and everything of the round; answers with a signed discard. Idempotent."""
     WatchRound: _grpc.UnaryStreamMultiCallable[_node_pb2.WatchRoundRequest, _node_pb2.WatchRoundResponse]
     """Analyst only. The status now and at every change, until the round has ended here."""
+    GetAccusation: _grpc.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]
+    """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+    Answer: _grpc.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]
+    """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation."""
+    SettleAccusation: _grpc.StreamUnaryMultiCallable[_node_pb2.SettleAccusationRequest, _node_pb2.SettleAccusationResponse]
+    """Analyst only, verified rounds: ends this node's accusation by the transcript of everybody's answers."""
 
 @_typing.type_check_only
 class NodeAsyncStub(NodeStub):
@@ -61,12 +71,22 @@ class NodeAsyncStub(NodeStub):
     """
     SubmitWhole: _aio.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]  # type: ignore[assignment]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
+    SubmitMany: _aio.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]  # type: ignore[assignment]
+    """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
+    refusals come back in the order of the requests; a refusal ends nothing.
+    """
     CloseRound: _aio.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]  # type: ignore[assignment]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
     DeleteRound: _aio.UnaryUnaryMultiCallable[_node_pb2.DeleteRoundRequest, _node_pb2.DeleteRoundResponse]  # type: ignore[assignment]
     """Analyst only. Erases the key and everything of the round; answers with a signed discard. Idempotent."""
     WatchRound: _aio.UnaryStreamMultiCallable[_node_pb2.WatchRoundRequest, _node_pb2.WatchRoundResponse]  # type: ignore[assignment]
     """Analyst only. The status now and at every change, until the round has ended here."""
+    GetAccusation: _aio.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]  # type: ignore[assignment]
+    """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+    Answer: _aio.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]  # type: ignore[assignment]
+    """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation."""
+    SettleAccusation: _aio.StreamUnaryMultiCallable[_node_pb2.SettleAccusationRequest, _node_pb2.SettleAccusationResponse]  # type: ignore[assignment]
+    """Analyst only, verified rounds: ends this node's accusation by the transcript of everybody's answers."""
 
 class NodeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -104,6 +124,16 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
 
     @_abc_1.abstractmethod
+    def SubmitMany(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.SubmitManyRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.SubmitManyResponse], _abc.AsyncIterator[_node_pb2.SubmitManyResponse]]:
+        """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
+        refusals come back in the order of the requests; a refusal ends nothing.
+        """
+
+    @_abc_1.abstractmethod
     def CloseRound(
         self,
         request: _node_pb2.CloseRoundRequest,
@@ -126,5 +156,29 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.WatchRoundResponse], _abc.AsyncIterator[_node_pb2.WatchRoundResponse]]:
         """Analyst only. The status now and at every change, until the round has ended here."""
+
+    @_abc_1.abstractmethod
+    def GetAccusation(
+        self,
+        request: _node_pb2.GetAccusationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.GetAccusationResponse], _abc.AsyncIterator[_node_pb2.GetAccusationResponse]]:
+        """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+
+    @_abc_1.abstractmethod
+    def Answer(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.AnswerRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.AnswerResponse], _abc.AsyncIterator[_node_pb2.AnswerResponse]]:
+        """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation."""
+
+    @_abc_1.abstractmethod
+    def SettleAccusation(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.SettleAccusationRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.SettleAccusationResponse, _abc.Awaitable[_node_pb2.SettleAccusationResponse]]:
+        """Analyst only, verified rounds: ends this node's accusation by the transcript of everybody's answers."""
 
 def add_NodeServicer_to_server(servicer: NodeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
-from msgspec import structs
+from msgspec import NODEFAULT, structs
 
 from shuffledp.commands.options import (
     Epsilon0,
@@ -124,4 +124,5 @@ def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
         option = typer.Option(parser=decimal, metavar="DECIMAL", help=words)
     else:
         raise TypeError(f"{spec.kind}: {field.name} must be an int or a Fraction to be an option, not {kind}")
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option])
+    default = Parameter.empty if field.default is NODEFAULT else str(field.default)
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import Mix
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -45,6 +46,9 @@ class OutputFormat(StrEnum):
 
 
 Suite = Annotated[str, typer.Option(help="How onions are encrypted: sealed-box, hpke or hpke-mlkem768-x25519.")]
+
+
+Mixing = Annotated[Mix, typer.Option("--mix", help="Verified: everybody can check the mixing; slower.")]
 
 
 def mechanism_kind(text: str) -> str:

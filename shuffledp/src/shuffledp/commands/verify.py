@@ -11,7 +11,10 @@ from shuffledp.commands.options import Format, OutputFormat
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A signed certificate, manifest, announcement or result (JSON).")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A signed certificate, manifest, announcement or result (JSON), or a round's folder."),
+    ],
     *,
     roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")] = None,
     root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,

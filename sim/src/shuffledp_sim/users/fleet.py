@@ -1,8 +1,8 @@
 """Fleets of simulated users: real credentials, the real client code, real submissions.
 
 Each user has its own key and credential, randomises and seals its own value in a worker process, and uploads over
-one of a few shared connections. Memory is bounded by what is under way, but for the messages that each user keeps
-to verify the board.
+one of a few long streams, as the devices behind a gateway do. Memory is bounded by what is under way, but for the
+messages that each user keeps to verify the board.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 
 from shuffledp.progress import Stages
 from shuffledp_client.board import check_board, check_result
+from shuffledp_client.long_stream import LongStream
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
-from shuffledp_client.transport import AnalystReader, EntryNode, find_round
+from shuffledp_client.transport import AnalystReader, find_round
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig
-from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.models import Credential
+from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment, issue_credentials
@@ -159,7 +161,7 @@ class Fleet:
         async with AsyncExitStack() as stack:
             entries = cycle(
                 [
-                    await stack.enter_async_context(EntryNode(verified.entry, self._keys, self._roster))
+                    await stack.enter_async_context(LongStream(verified.entry, self._keys, self._roster))
                     for _ in range(CONNECTIONS)
                 ]
             )
@@ -185,7 +187,7 @@ class Fleet:
                     group.create_task(chunk(users))
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
-    async def _upload(self, entry: EntryNode, submission: PreparedSubmission) -> None:
+    async def _upload(self, entry: LongStream, submission: PreparedSubmission) -> None:
         try:
             await entry.submit(submission)
         except self._tolerated as error:
@@ -197,7 +199,10 @@ class Fleet:
 
     def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in enrolled_users(self._system, verified, self._values):
-            self.credentials += [member.identity().public_key for _, member in users]
+            # Out of the documents: to compute each from its private key again takes as long as a signature.
+            self.credentials += [
+                bytes.fromhex(from_json(member.credential.body, Credential).public_key) for _, member in users
+            ]
             yield users
 
     def _count_sealed(self, users: int, began: float) -> None:

@@ -41,16 +41,19 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from shuffledp.commands.options import Mixing
 from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
 from shuffledp_adversary.attacks.exchange import unguarded
 from shuffledp_adversary.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
 from shuffledp_adversary.attacks.exchange.rounds import USERS, Observation, observe, tamperable_system
 from shuffledp_adversary.attacks.exchange.tampering import SILENTLY
+from shuffledp_adversary.attacks.exchange.verified import run_verified
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 from shuffledp_core.onion.suites import SUITES
+from shuffledp_core.vocabulary import Mix
 
 SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     "copy": (1, 2),
@@ -93,18 +96,23 @@ _LESSON: Final = (
 )
 
 
-def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE, mix: Mix = Mix.PLAIN) -> AttackReport:
     """Runs every tampering once at each position in real rounds, and the unguarded ones `trials` times in process.
+
+    With `mix` "verified" the rounds are such, and nothing is played in process.
 
     Args:
         trials: at least 1.
         confidence: of the intervals of what is sampled.
+        mix: how the rounds are mixed.
 
     Raises:
         UsageError: a number is out of range.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
     check_trials(trials, confidence, fewest=1)
+    if mix is Mix.VERIFIED:
+        return run_verified()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
         observations, refusals = asyncio.run(play(Path(folder), stages))
@@ -270,5 +278,6 @@ ATTACK: Final = Attack(
     options={
         "trials": whole_number("Rounds in process of each attack, with and without its defence."),
         "confidence": CONFIDENCE,
+        "mix": Mixing,
     },
 )

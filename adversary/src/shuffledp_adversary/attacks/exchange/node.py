@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 
 from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
+from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
 from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
-from shuffledp_core.transport.receiving import Chunks
+from shuffledp_core.tasks import in_thread
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, NodeServices
@@ -74,6 +75,8 @@ class TamperingWork(RoundPipeline):
     async def mixed(self, live: LiveRound) -> BatchHeader:
         """See `RoundPipeline.mixed`; the header counts and commits to what is really sent."""
         header = await super().mixed(live)
+        if live.require_terms().mixing is not None:
+            return await self._tampered_verified(live, header)
         pool = self._pool_of(live)
         self.earlier[pool.position] = pool.victim[0]
         tampered = await self.tampered(pool)
@@ -92,6 +95,13 @@ class TamperingWork(RoundPipeline):
             dropped=dropped,
             digest=hashlib.sha256(packed).hexdigest(),
         )
+
+    async def _tampered_verified(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
+        order = self.orders.order
+        if order is None:
+            return header
+        roster, made = self.relay.roster, self.orders.leave_made
+        return await in_thread(tampered_batch, live, self.identity, roster, header, order, made)
 
     async def tampered(self, pool: Pool) -> list[bytes] | None:
         """What the node sends on in place of its honest output; None: that output itself."""
@@ -125,20 +135,10 @@ class LyingNode(MixNode):
         super().__init__(parts)
         self._orders = orders
 
-    async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
-        """See `MixNode.submit`; when ordered to, admits one user, and then only accomplices."""
-        live = self._round(round_id)
-        return await self._door(live, credential).take(live, credential, claim, chunks)
-
-    async def submit_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
-        """See `MixNode.submit_whole`; as `submit`."""
-        live = self._round(round_id)
-        return await self._door(live, credential).take_whole(live, credential, claim, envelope)
-
     def _door(self, live: LiveRound, credential: bytes) -> Submissions:
-        """The intake by which a submission of this credential comes in."""
+        """See `MixNode._door`; when ordered to, admits one user, and then only accomplices."""
         door = self._parts.submissions
-        if self._orders.order != CROWD:
+        if self._orders.order != CROWD or live.require_terms().mixing is not None:
             return door
         if self._is_accomplice(Signed.from_bytes(credential), door.roster):
             return replace(door, roster=_enrolling(door.roster, self._orders.accomplices()))

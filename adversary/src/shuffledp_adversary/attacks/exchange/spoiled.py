@@ -1,0 +1,41 @@
+"""A user of a verified round one of whose messages says nothing to a party behind the entry node."""
+
+from __future__ import annotations
+
+from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.randomness import system_random
+from shuffledp_core.verified.claims import board_message, seal_record, sign_claim
+from shuffledp_core.verified.group import GENERATOR, Element, Scalar, multiply, random_scalar
+from shuffledp_core.verified.terms import MixTerms, split
+
+
+def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> PreparedSubmission:
+    """A submission whose first message does not open at position `layer`, from 2 to L + 1; its claim is in order.
+
+    Raises:
+        ValueError: the round is a plain one.
+    """
+    if verified.mixing is None:
+        raise ValueError("claims are of verified rounds")
+    terms, geometry = verified.mixing, verified.geometry
+    secrets = [random_scalar(system_random) for _ in range(geometry.messages_per_user)]
+    records = [spoiled_record(terms, secrets[0], layer), *(seal_record(terms, secret, 0) for secret in secrets[1:])]
+    made = sign_claim(terms, records, secrets, member.private_key, system_random)
+    return wrap_claim(verified, member, made, _zeros(geometry))
+
+
+def spoiled_record(terms: MixTerms, secret: Scalar, layer: int) -> bytes:
+    """The record of a message whose box is damaged at one layer, inside all layers before it."""
+    key, content = split(board_message(terms, secret, 0))
+    box = b""
+    for position in range(terms.analyst, 1, -1):
+        share = Element(key) if position == terms.analyst else multiply(secret, terms.route.opener(position)[1])
+        box = terms.seal(position, share, content if position == terms.analyst else box)
+        box = box[:-1] + bytes([box[-1] ^ 1]) if position == layer else box
+    return multiply(secret, GENERATOR) + box
+
+
+def _zeros(geometry: Geometry) -> bytes:
+    return bytes(geometry.symbol_bytes * geometry.messages_per_user)

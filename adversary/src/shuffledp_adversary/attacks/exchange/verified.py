@@ -1,0 +1,188 @@
+"""The exchange attack on rounds whose mixing can be verified: who notices, who is named, and whether it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.rounds import (
+    USERS,
+    Observation,
+    TamperedRound,
+    judge,
+    open_tampered,
+    plan_for,
+    tamperable_system,
+)
+from shuffledp_adversary.attacks.exchange.spoiled import spoiled_submission
+from shuffledp_adversary.attacks.exchange.tampering import CROWD
+from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.keys import verify_from
+from shuffledp_core.vocabulary import Mix
+from shuffledp_sim.system.processes import LocalSystem
+
+SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
+    "copy": (1, 2),
+    "mark": (1, 2),
+    "substitute": (1,),
+    "exchange": (1, 2, 3),
+    "isolate": (1,),
+    CROWD: (1,),
+    "shrink": (1, 3),
+    "grow": (1, 3),
+}
+"""Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3: last)."""
+
+LAYERS: Final = (2, 3, 4)
+"""Positions at which a user's message says nothing; 4 is the analyst."""
+
+_GOAL: Final = "mixing: P1, P2 and P3"
+
+_LESSON: Final = (
+    "In a verified round a node that repeats, marks, loses, exchanges or makes up messages is named by the next party "
+    "before anything of the victim is shown, also where it takes away the victim's crowd. A user whose message does "
+    "not open is named, and the others get their answer."
+)
+
+
+@dataclass(frozen=True)
+class VerifiedObservation:
+    """One tampered round: what was seen of it, and the words of the party that stopped it, if any did."""
+
+    seen: Observation
+    reason: str | None
+
+    @property
+    def names_node(self) -> bool:
+        """True if the malicious node is named, by its position."""
+        return f"node {self.seen.position}: " in (self.reason or "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every attribute."""
+        return {**self.seen.to_dict(), "reason": self.reason, "names_node": self.names_node}
+
+
+@dataclass(frozen=True)
+class SpoiledObservation:
+    """One round with a user whose message says nothing at `layer`."""
+
+    layer: int
+    published: bool
+    accepted: int
+    complaints: int
+    reason: str | None
+
+
+def run_verified() -> AttackReport:
+    """Runs every tampering once at each position in real verified rounds, and a user at each layer.
+
+    Raises:
+        ShuffleDPError: the system did not start, or an honest part of it failed.
+    """
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
+        nodes, users = asyncio.run(_play(Path(folder), stages))
+        stages.finish()
+    details: dict[str, Any] = {
+        "observations": [seen.to_dict() for seen in nodes],
+        "users": [asdict(seen) for seen in users],
+    }
+    return AttackReport(
+        "exchange", _LESSON, (*_of_nodes(nodes), _of_users(users)), time.perf_counter() - began, details
+    )
+
+
+async def _play(folder: Path, stages: Stages) -> tuple[list[VerifiedObservation], list[SpoiledObservation]]:
+    scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    total = len(scenarios) + len(LAYERS)
+    system, orders = tamperable_system(folder)
+    nodes: list[VerifiedObservation] = []
+    users: list[SpoiledObservation] = []
+    try:
+        await system.start(lambda done, of: stages.update("starting processes", done, of))
+        for name, position in scenarios:
+            nodes.append(await observe_node(system, orders, name, position))
+            stages.update("rounds", len(nodes), total)
+        for layer in LAYERS:
+            users.append(await observe_user(system, layer))
+            stages.update("rounds", len(nodes) + len(users), total)
+    finally:
+        system.stop()
+    return nodes, users
+
+
+async def _open(system: LocalSystem, position: int) -> TamperedRound:
+    return await open_tampered(system, msgspec.structs.replace(plan_for(system, position), mix=Mix.VERIFIED))
+
+
+async def observe_node(system: LocalSystem, orders: Orders, tampering: str, position: int) -> VerifiedObservation:
+    """Plays one whole verified round in which the malicious node, at this position, carries out its order."""
+    orders.give(tampering)
+    tampered = await _open(system, position)
+    await tampered.submit()
+    signed = await tampered.finish()
+    seen = await judge(tampered, signed, orders.made(), tampering, position)
+    orders.give(None)
+    return VerifiedObservation(seen, _result(tampered, signed).reason)
+
+
+async def observe_user(system: LocalSystem, layer: int) -> SpoiledObservation:
+    """Plays one whole verified round of honest nodes with a user whose first message says nothing at `layer`."""
+    spoiled = await _open(system, 1)
+    await spoiled.submit()
+    [member] = spoiled.members(1)
+    await spoiled.send([spoiled_submission(spoiled.verified, member, layer)])
+    signed = await spoiled.finish()
+    result = _result(spoiled, signed)
+    board = await spoiled.board(result)
+    complaints = [spoiled.complaint(signed, board, user) for user in range(len(spoiled.honest))]
+    return SpoiledObservation(
+        layer=layer,
+        published=result.board_digest is not None,
+        accepted=result.accepted,
+        complaints=sum(error is not None for error in complaints),
+        reason=result.reason,
+    )
+
+
+def _result(tampered: TamperedRound, signed: Signed) -> Result:
+    return verify_from(tampered.roster.analyst, signed, Result)
+
+
+def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
+    findings = []
+    for name in SCENARIOS:
+        rounds = [one for one in nodes if one.seen.tampering == name]
+        note = "; ".join(f"at {one.seen.position}: {one.reason or one.seen.public}" for one in rounds)
+        stopped = sum(one.seen.stopped_by is not None for one in rounds)
+        findings.append(
+            _counted(name, "stopped before a board, as a share of the tampered rounds", stopped, rounds, note)
+        )
+        named = sum(one.names_node for one in rounds)
+        findings.append(_counted(name, "the node named, as a share of the tampered rounds", named, rounds, ""))
+    return findings
+
+
+def _of_users(users: list[SpoiledObservation]) -> Finding:
+    good = sum(one.published and one.accepted == USERS and not one.complaints for one in users)
+    quantity = "answered without that user, as a share of the rounds"
+    return _counted(
+        "a user's message that does not open, at each layer", quantity, good, users, "the others are all there"
+    )
+
+
+def _counted(scenario: str, quantity: str, found: int, rounds: list[Any], note: str) -> Finding:
+    share = found / len(rounds)
+    claim = Claim(_GOAL, 1.0, at_least=True)
+    return Finding(scenario, quantity, claim, share, share, share, len(rounds), defended=True, note=note)

@@ -1,0 +1,315 @@
+"""Spoil: a lost message, a lying user, no honest node. What a sum of pieces does not bear, and a sum of bits does.
+
+**What the adversary has.** One mix node; or one credential; or every mix node.
+
+**What it does, and why that should work.** Under split-mix a user's messages are random numbers that add up to its
+noisy value modulo q. Without one of them, or with another number in its place, the sum of all is a random number, too.
+A user may send any numbers: the sum moves by whatever it likes, up to half of the modulus, where in unary (rr-shuffle)
+it moves by that user's bits at most. And whoever traces all messages of a user adds them up: what is left is the user's
+own share of the noise, which is nearly always 0.
+
+**What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag stands on the board
+twice: then there is no answer, rather than a wrong one. One that is exchanged with all counts right is missed by its
+sender, who holds a receipt. While one node is honest, no message is traced. Nothing stops a user who lies: its numbers
+are as random as anybody's.
+
+Sources: Balle et al. 2020 and Ghazi et al. 2020, on the mechanism; docs/accounting.md, S19, on what it does not give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from shuffledp.columns import load_column
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
+from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.rounds import (
+    LARGEST,
+    Observation,
+    TamperedRound,
+    judge,
+    open_tampered,
+    plan_for,
+    tamperable_system,
+)
+from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.measuring import share_finding
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
+from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
+from shuffledp_core.decoding import decode
+from shuffledp_core.documents.models import Result
+from shuffledp_core.errors import OutputError, UsageError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.mechanisms import RRShuffle, SplitMix
+from shuffledp_privacy.sums.errors import sgdl_log_mass
+from shuffledp_sim.demo import DemoOptions, play_round
+from shuffledp_sim.system.processes import LocalSystem
+from shuffledp_sim.system.workplace import workplace
+
+COUNTED: Final = (("drop", 2), ("copy", 2), ("mark", 2), ("double", 3))
+"""Tamperings, each with its place on the route, that take one message away or make two of it, and what counts them."""
+
+SILENT: Final = (("exchange", 1), ("exchange", 3), ("alter", 3))
+"""Those that leave every count right."""
+
+LIE: Final = "lie"
+"""What a user is said to do who sends the answer that moves the sum most."""
+
+BITS: Final = 2
+NODES: Final = 3
+
+TRACED_USERS: Final = 100
+"""Users of the round without an honest node."""
+
+_LESSON: Final = (
+    "A sum of pieces has no answer once a message is lost or doubled, and a wrong one once a node exchanges it, which "
+    "only its sender notices. One user moves it by any number, unseen. Without an honest node each value is read off, "
+    "because a user's own share of the noise is almost always 0."
+)
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """One round: what was noticed, and by how much its published sum is off; None where there is none.
+
+    `shift` compares with the sum that the honest users' messages give by the same estimator; `worth` is what a single
+    bit more adds, where messages are bits.
+    """
+
+    mechanism: str
+    what: str
+    seen: Observation
+    shift: float | None
+    worth: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Entries for the report's JSON."""
+        return {"mechanism": self.mechanism, "what": self.what, "shift": self.shift, **self.seen.to_dict()}
+
+
+def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+    """Plays real rounds: each tampering once, a liar under two mechanisms, and `users` without an honest node.
+
+    Args:
+        users: of the last round, at least 20.
+        confidence: of the intervals of what is sampled.
+
+    Raises:
+        UsageError: a number is out of range.
+        ShuffleDPError: the system did not start, or an honest part of it failed.
+    """
+    if not 20 <= users <= 10_000 or not 0 < confidence < 1:
+        raise UsageError(f"users must be from 20 to 10000, confidence between 0 and 1, not {users} and {confidence}")
+    began = time.perf_counter()
+    with Stages(Console(stderr=True)) as stages:
+        with tempfile.TemporaryDirectory(prefix="shuffledp-spoil-") as folder:
+            rounds = asyncio.run(_play(Path(folder), stages))
+        captured = _captured(users, stages)
+        stages.finish()
+    findings = (*lost(rounds), *silent(rounds), *lies(rounds), *bare(captured, confidence))
+    details = {"rounds": [spoiled.to_dict() for spoiled in rounds]}
+    return AttackReport("spoil", _LESSON, findings, time.perf_counter() - began, details)
+
+
+async def _play(folder: Path, stages: Stages) -> list[Spoiled]:
+    system, orders = tamperable_system(folder)
+    rounds: list[Spoiled] = []
+    total = len(COUNTED) + len(SILENT) + 3
+
+    def record(spoiled: Spoiled) -> None:
+        rounds.append(spoiled)
+        stages.update("rounds", len(rounds), total)
+
+    try:
+        await system.start(lambda done, of: stages.update("starting processes", done, of))
+        record(await _tampered(system, orders, None, 1))
+        for name, position in (*COUNTED, *SILENT):
+            record(await _tampered(system, orders, name, position))
+        orders.give(None)
+        for kind in (SplitMix.kind, RRShuffle.kind):
+            record(await _lied(system, kind))
+    finally:
+        system.stop()
+    return rounds
+
+
+async def _open(system: LocalSystem, position: int, mechanism: str) -> TamperedRound:
+    plan = msgspec.structs.replace(plan_for(system, position), mechanism=mechanism)
+    return await open_tampered(system, plan)
+
+
+async def _tampered(system: LocalSystem, orders: Orders, name: str | None, position: int) -> Spoiled:
+    """A round of honest users under split-mix, in which the malicious node carries out its order."""
+    orders.give(name)
+    played = await _open(system, position, SplitMix.kind)
+    await played.submit()
+    return await _judged(played, orders, name or "nothing", position)
+
+
+async def _lied(system: LocalSystem, mechanism: str) -> Spoiled:
+    """A round of honest nodes, in which one more user sends the answer that moves the sum most."""
+    played = await _open(system, 2, mechanism)
+    await played.submit()
+    spec = played.verified.mechanism
+    # All ones; of numbers modulo q, half of the modulus.
+    await played.send(played.sealed([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2]))
+    return await _judged(played, None, LIE, 2)
+
+
+async def _judged(played: TamperedRound, orders: Orders | None, what: str, position: int) -> Spoiled:
+    signed = await played.finish()
+    seen = await judge(played, signed, b"" if orders is None else orders.made(), what, position)
+    result, spec = verify_from(played.roster.analyst, signed, Result), played.verified.mechanism
+    own, users = b"".join(one.messages for one in played.honest), len(played.honest)
+    counts = decode(own, played.verified.geometry, spec.alphabet, users, counts_of=spec.counts_of).counts
+
+    def estimate(seen: Sequence[int]) -> float:
+        return spec.estimate(seen, Fraction(users)).values[0]
+
+    return Spoiled(
+        mechanism=spec.kind,
+        what=what,
+        seen=seen,
+        shift=None if result.estimate is None else result.estimate.values[0] - estimate(counts),
+        worth=estimate((counts[0] - 1, counts[1] + 1)) - estimate(counts) if spec.alphabet == BITS else None,
+    )
+
+
+def _captured(users: int, stages: Stages) -> Captured:
+    """A round of real processes, each node of which writes down what it knows."""
+    demo = DemoOptions(
+        users=users, mechanism=SplitMix.kind, epsilon=4.0, max_value=8, corrupt=frozenset(range(1, NODES + 1))
+    )
+    column = load_column(demo.data, demo.column, users=users, max_value=demo.max_value, draw=True)
+    with workplace("shuffledp-spoil-") as folder:
+        played = play_round(demo, column, stages, folder)
+        if played.evidence is None:
+            raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+        return load_captured(played.evidence)
+
+
+def lost(rounds: Sequence[Spoiled]) -> list[Finding]:
+    """One message lost or doubled: is there any answer?"""
+    names = {name for name, _ in COUNTED}
+    played = [one for one in rounds if one.what in names]
+    return [
+        _count(
+            f"{', '.join(names & {one.what for one in played})}: one message lost or doubled by a node",
+            "of the rounds gave an answer",
+            Claim("protocol, Lost messages: none, rather than a wrong one", 0.0),
+            sum(one.shift is not None for one in played) / len(played),
+            len(played),
+            defended=True,
+            note="; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, {one.seen.error}" for one in played),
+        )
+    ]
+
+
+def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
+    """One message exchanged with all counts right: who notices, and by how much is the sum off?"""
+    names = {name for name, _ in SILENT}
+    played = [one for one in rounds if one.what in names]
+    note = "; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, sum off by {one.shift:g}" for one in played)
+    off = max(abs(one.shift or 0) for one in played)
+    return [
+        _count(
+            "one message exchanged or altered, all counts right",
+            "of the rounds were noticed by a user who looked for its tags",
+            Claim("threat model: integrity goal 2", 1.0, at_least=True),
+            sum(one.seen.users > 0 for one in played) / len(played),
+            len(played),
+            defended=True,
+            note=note,
+        ),
+        _count(
+            "the same, if users did not look",
+            "is the most by which a published sum is off",
+            Claim("the sum of the users' own messages", 0.0),
+            off,
+            len(played),
+            defended=False,
+            note="the answer is wrong, and every count of it right",
+        ),
+    ]
+
+
+def lies(rounds: Sequence[Spoiled]) -> list[Finding]:
+    """One user who sends what it likes, honest nodes: how far the sum moves."""
+    found = []
+    for one in rounds:
+        if one.what != LIE or one.shift is None:
+            continue
+        claim = Claim("what one user's value is at most", float(LARGEST))
+        if one.worth is not None:
+            claim = Claim("its bits at most, debiased", one.seen.messages * one.worth)
+        found.append(
+            _count(
+                f"one user lies, {one.mechanism}, all nodes honest",
+                "is how far it moved the sum",
+                claim,
+                abs(one.shift),
+                1,
+                defended=one.worth is not None,
+                note=f"noticed by {one.seen.by}",
+            )
+        )
+    return found
+
+
+def bare(captured: Captured, confidence: float) -> list[Finding]:
+    """No honest node, and each one honest in turn: how many values are read off the pieces, knowing nothing else?"""
+    everyone = frozenset(captured.logs)
+    note = f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} (computed)"
+    traces = [trace_round(captured, everyone, confidence)]
+    traces += [trace_round(captured, everyone - {honest}, confidence) for honest in sorted(everyone)]
+    return [_read_off(trace, confidence, note) for trace in traces]
+
+
+def _no_noise(captured: Captured) -> float:
+    """Probability that a user's own share of the noise is 0, computed."""
+    spec = captured.final.mechanism
+    noise, shares = (float(getattr(spec, name)) for name in ("noise_epsilon", "shares"))
+    return math.exp(sgdl_log_mass(1 / shares, noise, np.zeros(1, dtype=np.int64))[0])
+
+
+def _read_off(trace: Trace, confidence: float, note: str) -> Finding:
+    if trace.correct_uniform is None or trace.baseline is None:
+        raise ValueError("the simulator keeps every value, to measure success by")
+    nodes = ", ".join(map(str, trace.corrupt))
+    return share_finding(
+        f"nodes {nodes} of {trace.nodes} corrupt",
+        (trace.correct_uniform, trace.users),
+        Claim("guessing without messages", trace.baseline),
+        confidence,
+        defended=not trace.all_corrupt,
+        quantity="of the values are read off the pieces",
+        note=f"traced: {trace.traced} of {trace.users} users{note if trace.all_corrupt else ''}",
+    )
+
+
+def _count(
+    scenario: str, quantity: str, claim: Claim, measured: float, trials: int, *, defended: bool, note: str
+) -> Finding:
+    """Finding about a counted number: its interval is the number itself."""
+    return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)
+
+
+ATTACK: Final = Attack(
+    name="spoil",
+    summary="A lost message, a lying user, no honest node: what a sum of pieces does not bear.",
+    run=run_spoil,
+    options={"users": whole_number("Simulated users of the round without an honest node."), "confidence": CONFIDENCE},
+)

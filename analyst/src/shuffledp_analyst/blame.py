@@ -1,0 +1,68 @@
+"""Tracing of an accusation: every node is asked in turn, each answer judged at once. docs/mixing.md, "Blame"."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from shuffledp_core.errors import UnansweredError
+from shuffledp_core.tasks import in_thread
+from shuffledp_core.verified.blame import check_passage, check_trace
+from shuffledp_core.verified.chain import Chain
+from shuffledp_core.verified.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.verified.history import Inquiry
+
+Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
+"""Asks the node at a position to go on; raises `UnansweredError` where it does not."""
+
+
+async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: Ask) -> Transcript:
+    """The transcript of an accusation by the party at `position`, behind which `chain` stands.
+
+    1. Every accused record is really one that says nothing (T1, T2).
+    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5).
+    3. The nodes from the first on lead the keys of everybody who is named to the accuser (T6).
+
+    Raises:
+        BadBlameError: naming the party whose word does not stand.
+        UnansweredError: somebody did not go on; nobody is guilty of that.
+    """
+    inquiry = Inquiry(position, tuple(chain.case.headers), chain.transcripts, tuple(Trace(each) for each in accused))
+    await in_thread(_check, chain, inquiry)  # 1
+    for at in range(position - 1, 0, -1):  # 2
+        inquiry = await _further(chain, at, inquiry, ask)
+    named = {trace.origin.credential: trace for trace in inquiry.traces if trace.origin is not None}
+    traces = tuple(named[credential] for credential in sorted(named))
+    passages = replace(inquiry, traces=traces, passages=tuple(Passage(credential) for credential in sorted(named)))
+    for at in range(1, position):  # 3
+        passages = await _further(chain, at, passages, ask)
+    return Transcript(position, inquiry.traces, passages.passages)
+
+
+async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:
+    """The inquiry one step further, checked: what was there before is the same, and the step stands."""
+    answer = await ask(at, inquiry)
+    if inquiry.passages:
+        further = replace(inquiry, passages=answer.passages)
+        before = replace(further, passages=tuple(replace(each, hops=each.hops[:-1]) for each in further.passages))
+    else:
+        further = replace(inquiry, traces=answer.traces)
+        before = replace(further, traces=tuple(_without_last(trace) for trace in further.traces))
+    if before != inquiry:
+        raise UnansweredError(f"no answer: node {at} answered something else than it was asked")
+    await in_thread(_check, chain, further)
+    return further
+
+
+def _without_last(trace: Trace) -> Trace:
+    return replace(trace, origin=None) if trace.origin is not None else replace(trace, steps=trace.steps[:-1])
+
+
+def _check(chain: Chain, inquiry: Inquiry) -> None:
+    if inquiry.passages:
+        for passage in inquiry.passages:
+            check_passage(chain.case, passage)
+        return
+    for trace in inquiry.traces:
+        check_trace(chain.case, inquiry.position, trace)

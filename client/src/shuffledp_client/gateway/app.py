@@ -1,0 +1,285 @@
+"""The gateway as an ASGI application: routes, and a guard in front of them that bounds and translates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.openapi import openapi
+from shuffledp_client.gateway.rate import Rate, Room
+from shuffledp_client.gateway.upstream import Upstream
+from shuffledp_client.http_api import (
+    ANNOUNCEMENT,
+    BOARD,
+    BYTES,
+    CURRENT,
+    HEALTH,
+    JSON,
+    OPENAPI,
+    PROBLEM,
+    RESULT,
+    SUBMISSIONS,
+    SubmissionBody,
+    problem_of,
+)
+from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.errors import BusyError, MalformedRequestError, ShuffleDPError, UnknownRoundError
+from shuffledp_core.transport.doorway import Line
+from shuffledp_core.vocabulary import ROUND_ID
+
+HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+"""On every answer: a cache in between would show a device the round of yesterday."""
+
+
+class Callers(Protocol):
+    """Who is told of calls and of connections to end; `transport.connections.Connections` is one."""
+
+    def begin(self, peer: str, *, known: bool) -> None:
+        """A call begins."""
+
+    def end(self, peer: str) -> None:
+        """A call is over."""
+
+    def hang_up(self, peer: str) -> None:
+        """This connection must end."""
+
+
+Refused = Callable[[str, BaseException], None]
+"""Told the route and the error of every call that fails."""
+
+
+class Gateway:
+    """The routes. What a device sends is parsed as far as it must be to pass it on, and nothing of it is kept."""
+
+    def __init__(self, config: GatewayConfig, upstream: Upstream) -> None:
+        self._config = config
+        self._upstream = upstream
+        self._line = Line(config.limits.silent_calls, config.submission_seconds)
+        self._room = Room(config.waiting_bytes)
+        self._boards = 0
+        self._document = to_bytes(openapi())
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route(CURRENT, self.announcement, methods=["GET"]),
+            Route(ANNOUNCEMENT, self.announcement, methods=["GET"]),
+            Route(SUBMISSIONS, self.submit, methods=["POST"]),
+            Route(RESULT, self.result, methods=["GET"]),
+            Route(BOARD, self.board, methods=["GET"]),
+            Route(HEALTH, self.health, methods=["GET"]),
+            Route(OPENAPI, self.describe, methods=["GET"]),
+        ]
+
+    async def announcement(self, request: Request) -> Response:
+        """The announcement, as the analyst gives it."""
+        round_id = _round_of(request) if "round_id" in request.path_params else None
+        return _json(await self._upstream.announcement(round_id))
+
+    async def submit(self, request: Request) -> Response:
+        """Takes a sealed submission to the entry node; answers with the receipt."""
+        round_id = _round_of(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+            raise MalformedRequestError(f"a submission is {JSON}; its fields are in {OPENAPI}")
+        with self._room.place() as take:
+            body = await self._line.wait(self._body(request, take), peer_of(request.scope))
+            if body is None:
+                most = self._config.body_bytes
+                error = MalformedRequestError(f"the body is longer than the {most} bytes that this gateway takes")
+                return problem_response(error, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            submission = from_json(body, SubmissionBody)
+            del body
+            receipt = await self._upstream.submit(round_id, submission)
+        return _json(receipt.to_bytes())
+
+    async def result(self, request: Request) -> Response:
+        """The signed result, and discards."""
+        return _json(to_json(await self._upstream.ending(_round_of(request))))
+
+    async def board(self, request: Request) -> Response:
+        """The board as it comes from the analyst."""
+        if self._boards >= self._config.boards:
+            raise BusyError(f"{self._boards} boards are being downloaded; ask again later")
+        pieces = self._pieces(_round_of(request))
+        first = await anext(pieces, b"")  # before the answer begins: an error can still say what it is
+        return _Board(first, pieces)
+
+    async def health(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
+        """Whether this process answers; not whether others do."""
+        return _json(b'{"status":"ok"}')
+
+    async def describe(self, request: Request) -> Response:  # noqa: ARG002
+        """The OpenAPI document."""
+        return _json(self._document)
+
+    async def _body(self, request: Request, take: Callable[[int], None]) -> bytes | None:
+        """The body; None when it is too long, of which no more than that is read."""
+        most = self._config.body_bytes
+        if int(request.headers.get("content-length", "0")[:20]) > most:
+            return None
+        pieces, size = [], 0
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                return None
+            take(len(piece))
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _pieces(self, round_id: str) -> AsyncGenerator[bytes, None]:
+        self._boards += 1
+        try:
+            async with aclosing(self._upstream.board(round_id)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._boards -= 1
+
+
+class Guard:
+    """Bounds on one caller, and the only place where errors become answers. Nothing that a caller sent is logged."""
+
+    def __init__(self, app: ASGIApp, config: GatewayConfig, callers: Callers, refused: Refused) -> None:
+        self._app = app
+        self._refused = refused
+        self._seconds = config.limits.answer_seconds
+        self._rate = Rate(config.requests_per_minute, time.monotonic)
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        answer = _Answer(send, self._seconds)
+        peer = peer_of(scope)
+        scope["app"] = (
+            self._app
+        )  # a mark by which routes raise what HTTP refuses, instead of answering it in plain text
+        self._callers.begin(peer, known=False)
+        try:
+            refusal = await self._handle(scope, receive, answer)
+            if refusal is not None and not answer.begun:
+                await refusal(scope, receive, answer)
+        except TimeoutError:
+            answer.late = True
+        finally:
+            if answer.late or (answer.begun and not answer.complete):
+                # A half of a board may have gone: only the end of the connection says that it is not the whole.
+                self._callers.hang_up(peer)
+            self._callers.end(peer)
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> Response | None:
+        """Runs a call; gives the answer to one that failed."""
+        try:
+            self._rate.take((scope.get("client") or ("",))[0])
+        except BusyError as error:
+            self._refused("rate", error)
+            return problem_response(error, HTTPStatus.TOO_MANY_REQUESTS, wait=60)
+        try:
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            return None
+        except HTTPException as error:
+            status = HTTPStatus(error.status_code)
+            return problem_response(MalformedRequestError(f"{status.phrase}; what there is, is in {OPENAPI}"), status)
+        except ShuffleDPError as error:
+            self._refused(_route_of(scope), error)
+            return problem_response(error)
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must end neither the process nor in silence
+            if not answer.late:
+                self._refused(_route_of(scope), error)
+                structlog.get_logger().error("unexpected failure", path=_route_of(scope), kind=type(error).__name__)
+            return problem_response(
+                BusyError("the gateway failed; its log says where. Ask again later"), HTTPStatus.INTERNAL_SERVER_ERROR
+            )
+        return None
+
+
+class _Answer:
+    """A caller's `send`, each message of which must be taken in within some seconds; the time is up: `late`."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self.begun = self.complete = self.late = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message["headers"] = [*message.get("headers", ()), *HEADERS]
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            self.late = True
+            raise
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self.complete = True
+
+
+def application(config: GatewayConfig, upstream: Upstream, callers: Callers, refused: Refused) -> ASGIApp:
+    """The whole application."""
+    return Guard(Router(Gateway(config, upstream).routes(), redirect_slashes=False), config, callers, refused)
+
+
+def problem_response(error: ShuffleDPError, status: HTTPStatus | None = None, *, wait: int = 5) -> Response:
+    """An error as an answer; one that may pass says after how many seconds to ask again."""
+    problem = problem_of(error, status)
+    headers = {"retry-after": str(wait)} if isinstance(error, BusyError) else {}
+    return Response(to_json(problem), problem.status, headers, PROBLEM)
+
+
+def peer_of(scope: Scope) -> str:
+    """The caller's address and port, as gRPC writes them."""
+    host, port = scope.get("client") or ("", 0)
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+def to_bytes(document: object) -> bytes:
+    """JSON that a person can read, and that is the same each time."""
+    import json
+
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _round_of(request: Request) -> str:
+    round_id = str(request.path_params["round_id"])
+    if not ROUND_ID.fullmatch(round_id):
+        raise UnknownRoundError(f"a round id is 32 digits of lower-case hex, not {round_id[:40]!r}")
+    return round_id
+
+
+def _route_of(scope: Scope) -> str:
+    """The name of the route's method: from a closed set, and without the round."""
+    return getattr(scope.get("endpoint"), "__name__", "none")
+
+
+def _json(data: bytes) -> Response:
+    return Response(data, media_type=JSON)
+
+
+class _Board(StreamingResponse):
+    """A board as it comes. Whatever ends the answer ends the download, too: starlette leaves that to the collector."""
+
+    def __init__(self, first: bytes, rest: AsyncGenerator[bytes, None]) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield first
+            async for piece in rest:
+                yield piece
+
+        super().__init__(pieces(), media_type=BYTES)
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._rest):
+            await super().__call__(scope, receive, send)

@@ -1,0 +1,81 @@
+"""HTTP connections that must get on: a request's head within some seconds, its body in the application, or the end.
+
+uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now and then could keep a
+connection for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from shuffledp_client.http_api import PROBLEM, problem_of
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.errors import MalformedRequestError
+
+
+class BoundedConnection(H11Protocol):
+    """One connection. `head_seconds` bounds the time in which a request's head, or what is left of a body, may come."""
+
+    head_seconds = 10.0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        super().data_received(data)
+        if self._answering():
+            self._relax()
+        elif self._overdue is None:
+            self._expect()
+
+    def on_response_complete(self) -> None:
+        """Before the next request: uvicorn's own bound on silence begins, and ours on slowness ends."""
+        self._relax()
+        super().on_response_complete()
+        # Of a body that the application did not want the rest may still come: not for longer than a head may take.
+        if self.conn.their_state is h11.SEND_BODY:
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._relax()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no HTTP, as every other error is answered."""
+        problem = to_json(problem_of(MalformedRequestError(msg)))
+        headers = [("content-type", PROBLEM), ("content-length", str(len(problem))), ("connection", "close")]
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.write(self.conn.send(h11.Response(status_code=400, headers=headers)) or b"")
+            self.transport.write(self.conn.send(h11.Data(data=problem)) or b"")
+            self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """Ends the connection after the answer that is under way, if there is one."""
+        if self._answering():
+            super().shutdown()
+        else:
+            self.transport.close()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _expect(self) -> None:
+        self._overdue = self.loop.call_later(self.head_seconds, self.transport.abort)
+
+    def _relax(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None

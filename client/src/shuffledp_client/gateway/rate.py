@@ -1,0 +1,72 @@
+"""A bound on how often one address may ask, and on how many bytes wait at one time. Pure: the clock is a parameter."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
+
+from shuffledp_core.errors import BusyError
+
+MAX_ADDRESSES: Final = 100_000
+"""Addresses that are remembered; beyond it the one that asked longest ago is forgotten."""
+
+
+class Rate:
+    """Token buckets by address: a minute's worth at once, refilled evenly. `clock` is monotonic, in seconds."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
+        self._burst = float(per_minute)
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str) -> None:
+        """Takes one token of an address. Raises `BusyError` when there is none."""
+        key, now = _network(address), self._clock()
+        tokens, since = self._buckets.pop(key, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._burst / 60)
+        allowed = tokens >= 1
+        self._buckets[key] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > MAX_ADDRESSES:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            raise BusyError(f"more than {self._burst:g} requests a minute from your address; ask again in a minute")
+
+
+def _network(address: str) -> str:
+    """The address; of an IPv6 address its /64, which is what one customer gets."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, 64), strict=False))
+    return address
+
+
+class Room:
+    """A budget of bytes that all bodies on their way share."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    @contextmanager
+    def place(self) -> Iterator[Callable[[int], None]]:
+        """A function that takes bytes of the budget until the block ends, and raises `BusyError` when it is used up."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._left:
+                raise BusyError("too many submissions are on their way to this gateway; send yours again later")
+            self._left -= size
+            taken += size
+
+        try:
+            yield take
+        finally:
+            self._left += taken

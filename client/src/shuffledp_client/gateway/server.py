@@ -1,0 +1,162 @@
+"""The gateway's server: mutual TLS, bounded connections, graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+from typing import Final
+
+import structlog
+import uvicorn
+from uvicorn.server import ServerState
+
+from shuffledp_client.gateway.app import application
+from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.connections import BoundedConnection
+from shuffledp_client.gateway.upstream import Upstream
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import ConfigError, PortInUseError
+from shuffledp_core.transport.connections import Connections, allow_descriptors
+from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
+from shuffledp_core.transport.tls_files import TLSFiles
+
+GRACE_SECONDS: Final = 5.0
+"""Time that calls under way get to finish after a stop was asked for."""
+
+HEAD_BYTES: Final = 2**14
+"""Longest head of a request."""
+
+
+class GatewayServer:
+    """The server of one gateway. Errors of the constructor as `tls.channel_to`."""
+
+    def __init__(self, config: GatewayConfig, roster: Roster) -> None:
+        self._config = config
+        self._connections = Connections(config.limits, lambda: None)
+        files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
+        self._tls = _server_tls(files)
+        self._metrics = ServiceMetrics(config)
+        self._metrics.use(files, roster)
+        self._page: MetricsPage | None = None
+        self._upstream = Upstream(config.keys, roster)
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listens; returns the port. Raises `PortInUseError`."""
+        limits = self._config.limits
+        allow_descriptors(limits)
+        settings = uvicorn.Config(
+            application(self._config, self._upstream, self._connections, self._metrics.refused),
+            lifespan="off",
+            ws="none",
+            # Neither a line per request, which would name who asked for what, nor uvicorn's own words on bad ones.
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=max(1, round(limits.idle_seconds)),
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        settings.load()
+        seconds = limits.request_seconds
+
+        class Connection(BoundedConnection):
+            head_seconds = seconds
+
+        # asyncio's server and not uvicorn's: only here the TLS handshake and its end have a bound of ours.
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(settings, self._state, {}),
+                sock=_listening(self._config.listen),
+                ssl=self._tls,
+                ssl_handshake_timeout=limits.handshake_seconds,
+                ssl_shutdown_timeout=limits.answer_seconds,
+            )
+        except OSError as error:
+            raise PortInUseError(_taken(self._config.listen, error)) from error
+        port = int(self._server.sockets[0].getsockname()[1])
+        if self._config.metrics is not None:
+            self._page = MetricsPage(self._metrics.registry, self._config.metrics)
+        self._watching = asyncio.create_task(self._connections.watch(port))
+        structlog.get_logger().info("listening", name=self._config.name, address=self._config.listen)
+        return port
+
+    async def stop(self) -> None:
+        """Stops taking calls; those under way get `GRACE_SECONDS`."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=GRACE_SECONDS)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._page is not None:
+            await asyncio.to_thread(self._page.close)
+        await self._upstream.close()
+        structlog.get_logger().info("stopped", name=self._config.name)
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT, or until the watch over the connections fails."""
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopped.set)
+        await self.start()
+        waiter = asyncio.ensure_future(stopped.wait())
+        try:
+            watched = {waiter, *([self._watching] if self._watching is not None else [])}
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {waiter}:
+                task.result()
+        finally:
+            waiter.cancel()
+            await self.stop()
+
+
+def _server_tls(files: TLSFiles) -> ssl.SSLContext:
+    """TLS 1.3 that asks every caller for a certificate of the deployment's authority, as the gRPC services do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=files.authority.decode())
+    try:
+        context.load_cert_chain(files.folder / "tls.pem", files.folder / "tls-key.pem")
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(f"the TLS pair in {files.folder} cannot be used ({error}); renew it") from error
+    return context
+
+
+def _listening(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as error:
+        raise PortInUseError(_taken(listen, error)) from error
+    return sock
+
+
+def _taken(listen: str, error: OSError) -> str:
+    return (
+        f"cannot listen on {listen} ({error.strerror}): the port is in use or the address is not this machine's; stop "
+        "the other process or change `listen`"
+    )

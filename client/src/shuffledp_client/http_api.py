@@ -1,0 +1,125 @@
+"""What devices and an HTTPS gateway say to each other: paths, bodies, problems. docs/reference/gateway.md.
+
+Signed documents travel as they are, inside JSON; an envelope is base64 in a submission's body, and a board is plain
+bytes. Each error of ours is a problem document (RFC 9457) whose `code` is the error's class.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from shuffledp_core import errors
+from shuffledp_core.documents.signed import Signed, from_json
+
+CURRENT: Final = "/v1/announcement"
+"""The announcement of the newest open round."""
+ANNOUNCEMENT: Final = "/v1/rounds/{round_id}/announcement"
+SUBMISSIONS: Final = "/v1/rounds/{round_id}/submissions"
+RESULT: Final = "/v1/rounds/{round_id}/result"
+BOARD: Final = "/v1/rounds/{round_id}/board"
+HEALTH: Final = "/healthz"
+OPENAPI: Final = "/v1/openapi.json"
+
+JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
+PROBLEM: Final = "application/problem+json"
+
+MAX_PROBLEM_BYTES: Final = 2**14
+"""Longest problem document: our messages have at most 2000 characters, of up to 6 bytes in JSON."""
+
+MAX_DISCARDS: Final = 256
+"""Most discards beside a result: one of each node of a route."""
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class SubmissionBody(_Body, frozen=True, kw_only=True):
+    """A submission: two signed documents and the sealed envelope."""
+
+    credential: Signed
+    claim: Signed
+    envelope: bytes
+
+
+class ResultBody(_Body, frozen=True, kw_only=True):
+    """A round's signed result, and the discards that nodes have signed so far."""
+
+    result: Signed
+    discards: tuple[Signed, ...] = ()
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as RFC 9457 has it. Other fields are ignored, as the RFC asks."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+_STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], HTTPStatus], ...]] = (
+    (errors.AccessDenied, HTTPStatus.FORBIDDEN),
+    (errors.UnknownRoundError, HTTPStatus.NOT_FOUND),
+    (errors.BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.UnreachableError, HTTPStatus.BAD_GATEWAY),
+    (errors.NodeFault, HTTPStatus.BAD_GATEWAY),
+    (errors.SubmissionClosedError, HTTPStatus.CONFLICT),
+    (errors.DifferentSubmissionError, HTTPStatus.CONFLICT),
+    (errors.RoundStateError, HTTPStatus.CONFLICT),
+    (errors.ClientFault, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (errors.ShuffleDPError, HTTPStatus.BAD_REQUEST),
+)
+"""From special to general: the first class that fits decides, and the last fits every error of ours."""
+
+_REFUSALS: Final = (
+    errors.AccessDenied,
+    errors.BadClaimError,
+    errors.BusyError,
+    errors.DifferentSubmissionError,
+    errors.InvalidSubmissionError,
+    errors.MalformedDocumentError,
+    errors.MalformedRequestError,
+    errors.NodeFault,
+    errors.RoundStateError,
+    errors.SubmissionClosedError,
+    errors.UnknownCredentialError,
+    errors.UnknownRoundError,
+    errors.UnreachableError,
+    errors.WithdrawnCredentialError,
+)
+_RAISED: Final = {kind.__name__: kind for kind in _REFUSALS}
+
+
+def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -> Problem:
+    """The problem document of an error; `status` where HTTP has a word of its own for it."""
+    kind = type(error)
+    return Problem(
+        type=f"urn:shuffledp:error:{kind.__name__}",
+        title=(kind.__doc__ or kind.__name__).partition(".")[0].partition("\n")[0],
+        status=status or next(code for known, code in _STATUS if isinstance(error, known)),
+        detail=str(error),
+        code=kind.__name__,
+    )
+
+
+def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPError:
+    """The error that a gateway's answer stands for.
+
+    A gateway chooses among refusals that it could as well be the reason of; it cannot make a device believe in a
+    finding of the device's own checks, such as messages that are missing.
+    """
+    try:
+        said = from_json(problem, Problem)
+    except errors.MalformedDocumentError:
+        if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+            return errors.BusyError(f"{gateway} is busy (status {status})")
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return errors.UnreachableError(f"{gateway} does not answer (status {status})")
+        return errors.NodeFault(f"{gateway} answered with status {status} and no problem document: is it a gateway?")
+    return _RAISED.get(said.code, errors.NodeFault)(said.detail or f"{gateway} refused (status {status})")

@@ -1,0 +1,285 @@
+"""The device kit: all that an app needs to take part. docs/how-to/device-kit.md.
+
+    async with await Device.load("alice.bundle") as device:
+        async for question in device.questions():
+            await device.answer(question, 5)
+
+Whatever it is told is verified before it is believed; one answer goes into a round, whatever crashes or is called
+twice; what was sent is kept until it was found on the board, or is evidence that it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from shuffledp_client.config import ClientConfig
+from shuffledp_client.device import Device as Steps
+from shuffledp_client.evidence import Evidence, check_evidence
+from shuffledp_client.homes import home_of
+from shuffledp_client.noticing import Seen, pause
+from shuffledp_client.outcomes import Answered, Checked, Question, Standing
+from shuffledp_client.transport import Backoff, announced
+from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.errors import (
+    ClientPolicyRefusal,
+    ConfigError,
+    EvidenceError,
+    ReceiptMissingError,
+    RoundFailed,
+    RoundStateError,
+    ShuffleDPError,
+    SubmissionClosedError,
+    UnknownRoundError,
+    UsageError,
+)
+from shuffledp_core.randomness import RandomIntegers
+
+POLL_SECONDS: Final = 60.0
+"""Mean interval at which `Device.questions` asks for open rounds."""
+
+
+class Device:
+    """One user's device. Use as an async context manager, or `close` it. Its methods raise typed `ShuffleDPError`s.
+
+    Any method may be cancelled, and the process may be killed, at any moment: what was kept is sent again next time.
+    Several processes may use one device's folder.
+
+    Args:
+        config: of the device; `load` reads it.
+        backoff: how patiently parties that are away are asked again.
+        clock: milliseconds since 1970 (UTC).
+    """
+
+    def __init__(self, config: ClientConfig, *, backoff: Backoff | None = None, clock: Clock = system_clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._steps = Steps(config, backoff, clock)
+        self._answering = asyncio.Lock()
+        self._closed = False
+        self._integers = RandomIntegers()
+
+    @classmethod
+    async def load(
+        cls, place: str | os.PathLike[str], *, folder: Path | None = None, backoff: Backoff | None = None
+    ) -> Self:
+        """The device of a bundle, of a device's folder, or of its client.toml; see `homes.home_of`.
+
+        Raises:
+            ConfigError: nothing usable is there; `StaleRosterError`: it needs a later bundle.
+            DocumentError: the roster is not under the bundle's root key.
+        """
+        return cls(await asyncio.to_thread(home_of, Path(place), folder), backoff=backoff)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Waits for an answer that is being given; afterwards the device answers and checks nothing any more."""
+        async with self._answering:
+            self._closed = True
+
+    async def question(self, round_id: str | None = None) -> Question:
+        """This round, or one that is open now, if this device may answer it.
+
+        Raises:
+            UnknownRoundError: there is no such round, or none is open.
+            ClientPolicyRefusal: it asks for more than the device's policy allows.
+            SubmissionClosedError: it is not open.
+            DocumentError, RoundKeyError: it is not what it says.
+            UnreachableError: nobody answers.
+        """
+        return Question.of(await self._steps.find_round(round_id))
+
+    async def questions(
+        self,
+        *,
+        seconds: float | None = None,
+        poll_seconds: float = POLL_SECONDS,
+        refused: Callable[[ClientPolicyRefusal], object] | None = None,
+    ) -> AsyncGenerator[Question, None]:
+        """Waits for open rounds that this device may answer and has not; yields each once, as it comes.
+
+        The broker, if the configuration names one, announces rounds at once; the analyst, or gateway, is asked every
+        `poll_seconds` on average. While nobody answers, the pauses double up to a quarter of an hour, with full jitter.
+        A round whose answer never got its receipt comes again: answering it sends the same answer again.
+
+        Args:
+            seconds: how long to wait in all; None: for ever.
+            poll_seconds: mean interval of asking.
+            refused: told of every round that the policy refuses, once.
+
+        Raises:
+            ConfigError: the device itself cannot go on: its roster (`StaleRosterError`) or TLS certificate has ended.
+        """
+        loop = asyncio.get_running_loop()
+        until = math.inf if seconds is None else loop.time() + seconds
+        seen, failures = Seen(), 0
+        while True:
+            candidate, answered = await self._newest()
+            failures = 0 if answered else failures + 1
+            if candidate is not None and (question := self._acceptable(candidate, seen, refused)) is not None:
+                yield question
+            rest = min(pause(poll_seconds, failures, self._integers), until - loop.time())
+            async with aclosing(self._announced(rest)) as candidates:
+                async for data in candidates:
+                    if (question := self._acceptable(data, seen, refused)) is not None:
+                        yield question
+            if loop.time() >= until:
+                return
+
+    async def answer(self, question: Question | str, value: int) -> Answered:
+        """Answers a question, or the round of this id, at most once in the device's life.
+
+        The answer is randomised, sealed and on disk before anything is sent. If one is kept from before, that one is
+        sent again, whatever the value is now: a value that is randomised twice costs its user twice the ε.
+
+        Raises:
+            UsageError: the value is outside the question's range.
+            RoundStateError: the round is over for this device.
+            SubmissionClosedError: the round has closed.
+            UnreachableError: no attempt was answered. The answer is kept; call again.
+            ShuffleDPError: whatever `question` raises, and what the entry node refused it with.
+        """
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"a value is a whole number, not of type {type(value).__name__}")
+        async with self._answering:
+            self._require_open()
+            if isinstance(question, str):
+                done = await self._steps.submit(value, question)
+            else:
+                # Again, because time has passed since it was asked: roster and round must be current when we answer.
+                verified = None
+                if self._steps.store.find(question.round_id) is None:
+                    verified = self._steps.verified(to_json(question.verified.announcement), question.round_id)
+                done = await self._steps.submit(value, question.round_id, verified=verified)
+        return Answered(done.round_id, done.entry, done.messages, done.repeated)
+
+    def pending(self) -> tuple[str, ...]:
+        """The rounds with an answer that was not found on the board yet."""
+        return self._steps.store.rounds()
+
+    async def check(self, round_id: str | None = None, *, wait: bool = False) -> tuple[Checked, ...]:
+        """Checks what became of the answer to this round, or of all that are pending.
+
+        `wait`: for results that are not there yet, until the configuration's `wait_seconds` after the round's close.
+
+        Raises:
+            RoundStateError: the round is over for this device; `UnknownRoundError`: it was not answered from here.
+        """
+        self._require_open()
+        if round_id is not None:
+            self._steps.store.load(round_id)
+        return tuple([await self._check(one, wait=wait) for one in ([round_id] if round_id else self.pending())])
+
+    async def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
+        """Checked evidence that messages with a receipt are missing, and the board. It reveals the randomised report.
+
+        Raises:
+            EvidenceError: it shows nothing; the message says why.
+        """
+        return await self._steps.evidence(round_id)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ValueError("this device is closed; load it again")
+
+    async def _check(self, round_id: str, *, wait: bool) -> Checked:
+        try:
+            result = await self._steps.verify(round_id, wait=wait)
+        except ReceiptMissingError as error:
+            return await self._missing(round_id, error)
+        except RoundFailed as error:
+            return Checked(round_id, Standing.FAILED, str(error), error=error)
+        except UnknownRoundError as error:
+            return Checked(round_id, Standing.WAITING, str(error), error=error)
+        except SubmissionClosedError as error:
+            # Only our own check erases; somebody who merely says these words settles nothing.
+            standing = Standing.UNCLEAR if round_id in self.pending() else Standing.LATE
+            return Checked(round_id, standing, str(error), error=error)
+        except ShuffleDPError as error:
+            return Checked(round_id, Standing.UNCLEAR, str(error), error=error)
+        return Checked(round_id, Standing.COUNTED, "all your messages are on the board, unchanged", result)
+
+    async def _missing(self, round_id: str, error: ReceiptMissingError) -> Checked:
+        """Believes in cheating only what could be shown to others, or where the suite allows nobody to show it."""
+        try:
+            bundle, board = await self._steps.evidence(round_id)
+            shown = check_evidence(bundle, self._steps.roster, board)
+        except EvidenceError as unshown:
+            words = f"{error}; there is no evidence for others: {unshown}"
+            return Checked(round_id, Standing.MISSING, words, error=error)
+        except ShuffleDPError as other:
+            return Checked(round_id, Standing.UNCLEAR, str(other), error=other)
+        return Checked(round_id, Standing.MISSING, str(error), shown=shown, error=error)
+
+    async def _newest(self) -> tuple[bytes | None, bool]:
+        """The announcement of the newest open round, if there is one, and whether anybody answered."""
+        try:
+            return await self._steps.announced(), True
+        except UnknownRoundError:
+            return None, True
+        except ConfigError:
+            raise
+        except ShuffleDPError as error:  # also what a gateway or analyst says that makes no sense
+            structlog.get_logger().info("nobody tells of rounds", reason=str(error))
+            return None, False
+
+    def _acceptable(
+        self, data: bytes, seen: Seen, refused: Callable[[ClientPolicyRefusal], object] | None
+    ) -> Question | None:
+        """The question of an announcement, if it is one to answer now."""
+        if seen.before(data) and not self._unacknowledged(seen.round_of(data)):
+            return None
+        try:
+            question = Question.of(self._steps.verified(data))
+        except ClientPolicyRefusal as error:
+            if refused is not None:
+                refused(error)
+            return None
+        except SubmissionClosedError:  # by our clock: a round that is not open yet will be
+            seen.forget(data)
+            return None
+        except ShuffleDPError as error:  # anybody may have put it there
+            structlog.get_logger().info("announcement passed over", reason=str(error))
+            return None
+        seen.is_round(data, question.round_id)
+        try:
+            kept = self._steps.store.find(question.round_id)
+        except RoundStateError:
+            return None
+        return question if kept is None or kept.receipt is None else None
+
+    def _unacknowledged(self, round_id: str | None) -> bool:
+        if round_id is None:
+            return False
+        try:
+            kept = self._steps.store.find(round_id)
+        except RoundStateError:
+            return False
+        return kept is not None and kept.receipt is None
+
+    async def _announced(self, seconds: float) -> AsyncGenerator[bytes, None]:
+        """What the broker announces within these seconds; without one, they just pass."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        if self._config.broker is not None:
+            deployment = self._steps.roster.deployment
+            async with aclosing(announced(self._config.broker, deployment, None, seconds)) as candidates:
+                async for data in candidates:
+                    yield data
+        await asyncio.sleep(max(0.0, until - loop.time()))

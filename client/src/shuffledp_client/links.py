@@ -1,0 +1,79 @@
+"""Ways from a device to analyst and entry node: gRPC to each of them, or HTTPS to a gateway in front of both.
+
+A link only carries. Whatever comes over it is verified by the device, whichever it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from shuffledp_client.config import ClientConfig
+from shuffledp_client.submission import PreparedSubmission
+from shuffledp_client.transport import AnalystReader, Announcing, Backoff, EntryNode
+from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.documents.signed import Signed
+
+
+class Reader(Announcing, Protocol):
+    """What the analyst publishes; nothing of it is believed here. `transport.AnalystReader` has the details."""
+
+    async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
+        """The signed result, and discards. Raises `UnknownRoundError` until the round has ended."""
+        ...
+
+    async def result(self, round_id: str) -> Signed:
+        """The signed result alone."""
+        ...
+
+    async def board(self, round_id: str, length: int) -> bytes:
+        """The board of `length` bytes. Raises `BadBatchError` when another length arrives."""
+        ...
+
+
+class Entry(Protocol):
+    """Where submissions go; `transport.EntryNode` has the details."""
+
+    async def submit(self, prepared: PreparedSubmission) -> Signed:
+        """Sends a submission, again if need be, and gives the checked receipt."""
+        ...
+
+
+class Link(Protocol):
+    """A way to both. Each is asked for anew, for as long as its block lasts."""
+
+    def reader(self) -> AbstractAsyncContextManager[Reader]:
+        """The analyst's published words."""
+        ...
+
+    def entry(self, party: Party) -> AbstractAsyncContextManager[Entry]:
+        """The entry node of a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class GrpcLink:
+    """Calls to the parties themselves."""
+
+    keys: Path
+    roster: Roster
+    backoff: Backoff
+
+    def reader(self) -> AnalystReader:
+        """See `Link`."""
+        return AnalystReader.of(self.keys, self.roster, self.backoff)
+
+    def entry(self, party: Party) -> EntryNode:
+        """See `Link`."""
+        return EntryNode(party, self.keys, self.roster, self.backoff)
+
+
+def link_to(config: ClientConfig, roster: Roster, backoff: Backoff) -> Link:
+    """The link of a configuration: to its gateway if it names one. Raises `NotInstalledError` without httpx."""
+    if config.gateway is None:
+        return GrpcLink(config.keys, roster, backoff)
+    from shuffledp_client.https import HttpsLink
+
+    return HttpsLink(config.gateway.address, config.keys, roster, backoff)

@@ -1,0 +1,142 @@
+"""Submitting for many devices over one long stream: for gateways, and for simulated users.
+
+What is sent, checked and answered is the same as of a device that submits by itself; only calls are saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import TypeAlias
+
+import grpc
+
+from shuffledp_client.transport import CALL_SECONDS, EntryNode, submission_header
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import NodeFault, ShuffleDPError, UnreachableError, by_code
+from shuffledp_core.transport.chunks import WHOLE_BYTES
+from shuffledp_core.transport.requests import answered
+from shuffledp_core.transport.rpc_errors import typed
+from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
+
+_Call: TypeAlias = grpc.aio.StreamStreamCall[node_pb2.SubmitManyRequest, node_pb2.SubmitManyResponse]
+
+
+class LongStream(EntryNode):
+    """A channel to the entry node, for many devices; whoever holds it submits any number at once.
+
+    A stream that breaks is opened again: what it left without an answer is sent again, which costs nothing. What is too
+    long for one message goes as from a device.
+    """
+
+    _stream: _Stream | None = None
+
+    async def deliver(self, round_id: str, credential: Signed, claim: Signed, envelope: bytes) -> Signed:
+        """Sends a sealed submission once; gives the receipt as it came. Errors as `EntryNode.deliver`."""
+        header = submission_header(round_id, credential, claim)
+        request = node_pb2.SubmitManyRequest(header=header, envelope=envelope)
+        if request.ByteSize() > WHOLE_BYTES:
+            return await super().deliver(round_id, credential, claim, envelope)
+        if self._stream is None or self._stream.ended:
+            self._stream = _Stream(node_pb2_grpc.NodeStub(self._channel).SubmitMany(), self._party.name)
+        return await self._stream.answer(request)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stream is not None:
+            await self._stream.close()
+        await super().__aexit__(kind, error, trace)
+
+
+class _Stream:
+    """One stream, whose answers come in the order of its requests."""
+
+    def __init__(self, call: _Call, party: str) -> None:
+        self._call = call
+        self._party = party
+        self._writing = asyncio.Lock()
+        self._waiting: deque[asyncio.Future[Signed]] = deque()
+        self._end: ShuffleDPError | None = None
+        self._reading = asyncio.create_task(self._read())
+
+    @property
+    def ended(self) -> bool:
+        """True if it takes no more requests."""
+        return self._end is not None
+
+    async def answer(self, request: node_pb2.SubmitManyRequest) -> Signed:
+        """Sends a submission and returns its receipt, or raises its refusal, or what ended the stream."""
+        answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                async with self._writing:  # so that they wait in the order in which they are written
+                    if self._end is not None:
+                        raise self._end
+                    self._waiting.append(answer)
+                    await self._write(request)
+                return await answer
+        except TimeoutError as error:
+            self._call.cancel()  # what stands behind it in the line would wait as long
+            raise UnreachableError(f"{self._party} did not answer within {CALL_SECONDS:g} s") from error
+
+    async def close(self) -> None:
+        """Ends the stream; what is not answered is given up."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        self._call.cancel()
+
+    async def _write(self, request: node_pb2.SubmitManyRequest) -> None:
+        try:
+            await self._call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The stream has ended. Why is read, behind the answers that came before; those who wait hear it then.
+            return
+        except asyncio.CancelledError:
+            # It may have gone or not, so that nobody could tell any more which answer is whose.
+            self._call.cancel()
+            raise
+
+    async def _read(self) -> None:
+        end: ShuffleDPError = UnreachableError(f"{self._party} ended the stream without an answer; send it again")
+        try:
+            async for response in self._call:
+                for one in answered(response, self._party).answers:
+                    self._settle(one)
+        except grpc.aio.AioRpcError as error:
+            end = typed(error, self._party)
+        except ShuffleDPError as error:
+            end = error
+        except asyncio.CancelledError:
+            end = UnreachableError(f"the stream to {self._party} was closed before it was answered")
+            raise
+        finally:
+            self._end = end
+            self._call.cancel()
+            for answer in self._waiting:
+                _fail(answer, end)
+
+    def _settle(self, one: node_pb2.SubmissionAnswer) -> None:
+        if not self._waiting:
+            raise NodeFault(f"{self._party} answered more submissions than were sent")
+        answer = self._waiting.popleft()
+        try:
+            receipt = _receipt(one)
+        except ShuffleDPError as error:
+            _fail(answer, error)
+        else:
+            if not answer.done():  # whoever asked may have gone
+                answer.set_result(receipt)
+
+
+def _fail(answer: asyncio.Future[Signed], error: ShuffleDPError) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # whoever asked may have gone, and then nobody need hear it
+
+
+def _receipt(one: node_pb2.SubmissionAnswer) -> Signed:
+    if one.WhichOneof("answer") == "refusal":
+        raise by_code(one.refusal.error)(one.refusal.reason or "no details")
+    return Signed.from_bytes(one.receipt)

@@ -1,0 +1,113 @@
+"""What the device kit says: an open question, an acknowledged answer, and what became of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from shuffledp_client.board import VerifiedResult
+from shuffledp_client.evidence import Shown
+from shuffledp_client.verification import VerifiedRound
+from shuffledp_core.errors import ShuffleDPError
+
+
+@dataclass(frozen=True)
+class Question:
+    """An open round that this device may answer: verified, within its policy. The value is from 0 to `largest`.
+
+    Attributes:
+        round_id: of the round.
+        mechanism: kind of the mechanism that adds the noise.
+        largest: largest value there is in this round.
+        closes_at: when the round closes, UTC.
+        epsilon: certified ε (nats) while one node is honest, per unit where the certificate says so.
+        delta: its δ.
+        epsilon_corrupted: ε that is left when every node is corrupt; infinite where nothing is.
+        route: the mix nodes, in order.
+        verified: all of the round's documents.
+    """
+
+    round_id: str
+    mechanism: str
+    largest: int
+    closes_at: dt.datetime
+    epsilon: float
+    delta: float
+    epsilon_corrupted: float
+    route: tuple[str, ...]
+    verified: VerifiedRound = field(repr=False)
+
+    @classmethod
+    def of(cls, verified: VerifiedRound) -> Self:
+        """The question of a verified round."""
+        certificate = verified.certificate
+        return cls(
+            round_id=verified.round_id,
+            mechanism=verified.mechanism.kind,
+            largest=verified.mechanism.domain - 1,
+            closes_at=dt.datetime.fromtimestamp(verified.closes_at / 1000, dt.UTC),
+            epsilon=_finite(certificate.epsilon.certified),
+            delta=certificate.delta,
+            epsilon_corrupted=_finite(certificate.corrupted.epsilon),
+            route=certificate.route,
+            verified=verified,
+        )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An acknowledged answer: the entry node's signed receipt is kept.
+
+    `repeated`: an answer was kept from before and is the one that counts; the value given now was not used.
+    """
+
+    round_id: str
+    entry: str
+    messages: int
+    repeated: bool
+
+
+class Standing(StrEnum):
+    """What became of an answer."""
+
+    COUNTED = "counted"
+    """Every message is on the board, unchanged, and the published estimate is the board's. Nothing is kept any more."""
+    WAITING = "waiting"
+    """There is no result yet."""
+    FAILED = "failed"
+    """The round ended without a result."""
+    LATE = "late"
+    """There never was a receipt, and the answer is not in the round. Nothing is kept any more."""
+    MISSING = "missing"
+    """There is a receipt, and messages are not on the board: somebody cheated. Everything is kept."""
+    UNCLEAR = "unclear"
+    """It could not be checked, or what came did not hold; `Checked.error` says why. Everything is kept."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Outcome of a check of one round.
+
+    Attributes:
+        round_id: of the round.
+        standing: what became of the answer.
+        words: the same in a sentence.
+        result: COUNTED: the verified result, with the published estimate.
+        shown: MISSING: what the evidence shows to others, too; None where the round's suite allows no evidence.
+        error: the typed error behind any standing but COUNTED.
+    """
+
+    round_id: str
+    standing: Standing
+    words: str
+    result: VerifiedResult | None = None
+    shown: Shown | None = None
+    error: ShuffleDPError | None = None
+
+
+def _finite(epsilon: float | None) -> float:
+    """No number means no finite bound."""
+    return math.inf if epsilon is None else epsilon

@@ -1,0 +1,112 @@
+"""Responses that a device draws once and keeps for ever, for mechanisms whose rounds share them (memoisation).
+
+What is promised of all rounds of a question together rests on this: the response is never drawn again, whatever the
+user's value becomes. A response drawn for a new value would show that the value changed, and what both of them were,
+without limit (docs/accounting.md, K14). It is on disk before anything that depends on it leaves the device, and the
+first one written wins. The file holds the response, which is randomised already, and no value.
+
+The folder belongs to one user; mode 0700, files 0600.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.errors import ClientPolicyRefusal, ConfigError, MalformedDocumentError, RoundStateError
+from shuffledp_core.files import PART, make_folder, sync, write_new
+
+MOST_RESPONSES: Final = 1000
+"""Most responses that are kept: each belongs to a question that others thought of."""
+
+MOST_BYTES: Final = 4096
+"""Most bytes of a file; ours have a few hundred."""
+
+
+class KeptResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A response and what it belongs to. `scope`: deployment and population, `name`: of the response there."""
+
+    scope: str
+    name: str
+    response: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+    def __repr__(self) -> str:
+        return f"<KeptResponse of {self.name!r}>"  # the response is the user's, and no log's
+
+
+class ResponseStore:
+    """The kept responses of one device, for one population of one deployment.
+
+    Args:
+        folder: made when it is first needed.
+        scope: deployment and population.
+    """
+
+    def __init__(self, folder: Path, scope: str) -> None:
+        self._folder = folder
+        self._scope = scope
+
+    def recall(self, name: str, draw: Callable[[], int]) -> int:
+        """The response of this name: the one that is kept or, for the first time, one that `draw` gives.
+
+        Raises:
+            RoundStateError: the file of this name is damaged; no other response is drawn in its place.
+            ClientPolicyRefusal: as many responses are kept as may be.
+            ConfigError: the folder cannot be used.
+        """
+        path = self._path(name)
+        try:
+            make_folder(self._folder)
+            if not path.exists():
+                self._keep(path, to_json(KeptResponse(scope=self._scope, name=name, response=draw())))
+            # What is on disk counts, also where another process wrote it a moment ago, and was killed before it synced.
+            response = self._read(path, name)
+            sync(self._folder)
+        except OSError as error:
+            raise ConfigError(f"cannot keep a response in {self._folder}: {error.strerror}") from error
+        return response
+
+    def _keep(self, path: Path, data: bytes) -> None:
+        if sum(1 for _ in self._folder.glob("*.json")) >= MOST_RESPONSES:
+            raise ClientPolicyRefusal(
+                f"{MOST_RESPONSES} responses are kept in {self._folder}, as many as may be: this device answers no "
+                "further question of this kind"
+            )
+        part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{PART}")
+        write_new(part, data)
+        try:
+            # A link, not a rename, which would replace the response that another process wrote meanwhile.
+            os.link(part, path)
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+
+    def _read(self, path: Path, name: str) -> int:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES)
+        try:
+            kept = from_json(data, KeptResponse)
+        except MalformedDocumentError as error:
+            raise _damaged(path) from error
+        if (kept.scope, kept.name) != (self._scope, name):
+            raise _damaged(path)
+        return kept.response
+
+    def _path(self, name: str) -> Path:
+        scoped = f"{self._scope} {name}".encode()
+        return self._folder / f"{sha256(scoped).hexdigest()[:32]}.json"
+
+
+def _damaged(path: Path) -> RoundStateError:
+    return RoundStateError(
+        f"{path} is damaged, or of another question: restore it from a backup, or answer this question no more; "
+        "another response in its place would tell more of your value than was promised"
+    )

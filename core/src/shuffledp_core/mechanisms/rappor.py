@@ -1,0 +1,154 @@
+"""Basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled. Notation: docs/accounting.md, K14: k, f, p and q."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+import msgspec
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole
+from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import bernoulli
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.estimates import Counts
+    from shuffledp_core.random_arrays import RandomArrays
+
+MOST_SYMBOLS = 31
+"""Most symbols: a report is one message, and a message carries at most four bytes."""
+
+
+class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-histogram"):
+    """k bits in one message, of which the user's symbol sets one (Erlingsson, Pihur, Korolova 2014, Basic RAPPOR).
+
+    Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device draws it once for a
+    question and keeps it for ever, whatever its user's value becomes. Each round's report is drawn from it anew: a bit
+    is 1 with probability q = `when_one` where the kept bit is 1, and p = `when_zero` where it is 0. So all reports of
+    all rounds together tell no more than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the
+    user's symbol with probability q* = p + (1 - f/2)(q - p), for any other with p* = p + (f/2)(q - p).
+    """
+
+    kind: ClassVar[str] = "rappor-histogram"
+    summary: ClassVar[str] = (
+        "Basic RAPPOR, shuffled: histograms of the same people again and again, from a response that is drawn once."
+    )
+    fake: Annotated[Fraction, "f, the chance that a kept bit is a fair coin."]
+    when_zero: Annotated[Fraction, "p, the chance of a 1 in a report where the kept bit is 0."]
+    when_one: Annotated[Fraction, "q, the chance of a 1 in a report where the kept bit is 1."]
+    question: Annotated[int, "Number of the question; rounds of the same one share the kept response."] = 0
+
+    def __post_init__(self) -> None:
+        check_whole("symbols", self.symbols, 2, MOST_SYMBOLS)
+        check_rational("fake", self.fake, Fraction(1))
+        check_rational("when_zero", self.when_zero, Fraction(1))
+        check_rational("when_one", self.when_one, Fraction(1))
+        if not self.when_zero <= self.when_one < 1:
+            raise ValueError(f"need when_zero <= when_one < 1, not {self.when_zero} and {self.when_one}")
+        check_whole("question", self.question, 0)
+
+    @property
+    def alphabet(self) -> int:
+        """2^k reports."""
+        return 1 << self.symbols
+
+    @property
+    def messages_per_user(self) -> int:
+        """One report a user."""
+        return 1
+
+    @property
+    def cells(self) -> int:
+        """The number of reports, and for each symbol how many have its bit."""
+        return self.symbols + 1
+
+    @property
+    def reported(self) -> tuple[Fraction, Fraction]:
+        """(p*, q*): the chance of a 1 in one report where the true bit is 0, and where it is 1."""
+        step = (self.when_one - self.when_zero) * self.fake / 2
+        return self.when_zero + step, self.when_one - step
+
+    @property
+    def remembered(self) -> str:
+        """Of a question with so many symbols and this f; p and q may change from round to round."""
+        return f"{self.kind} question={self.question} symbols={self.symbols} fake={self.fake}"
+
+    def about(self, question: int) -> Self:
+        """The same mechanism, for the question of this number."""
+        return msgspec.structs.replace(self, question=question)
+
+    def remember(self, value: int, integers: RandomIntegers) -> int:
+        """The permanent response of a user who holds `value`: bit s is that of symbol s."""
+        half = self.fake / 2
+        return _bits((1 - half if s == value else half for s in range(self.symbols)), integers)
+
+    def report(self, kept: int, integers: RandomIntegers) -> int:
+        """One round's report of the permanent response."""
+        if not 0 <= kept < self.alphabet:
+            raise ValueError(f"a kept response must be from 0 to {self.alphabet - 1}")
+        return _bits((self.when_one if kept >> s & 1 else self.when_zero for s in range(self.symbols)), integers)
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The report of a user who was never asked before."""
+        return self.report(self.remember(value, integers), integers)
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """The same of arrays, bit by bit; a bit that is kept as it is uses no coin of the others."""
+        import numpy as np
+
+        answers = np.zeros(values.size, dtype=np.int64)
+        for symbol in range(self.symbols):
+            kept = (values == symbol) ^ arrays.bernoulli(self.fake / 2, values.size)
+            bit = np.empty(values.size, dtype=np.int64)
+            for held, chance in ((kept, self.when_one), (~kept, self.when_zero)):
+                bit[held] = arrays.bernoulli(chance, int(held.sum()))
+            answers |= bit << symbol
+        return answers
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The report itself."""
+        if not 0 <= answer < self.alphabet:
+            raise ValueError(f"a report must be from 0 to {self.alphabet - 1}")
+        return [answer]
+
+    def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Reports, and how many have each bit."""
+        import numpy as np
+
+        ones = [int((symbols >> symbol & 1).sum()) for symbol in range(self.symbols)]
+        return np.array([symbols.size, *ones], dtype=np.int64)
+
+    def messages_of(self, counts: Counts) -> int:
+        """The number of reports."""
+        return int(counts[0])
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Reports and their bits, shape (rounds, 1 + symbols)."""
+        import numpy as np
+
+        ones = [(answers >> symbol & 1).sum(axis=1) for symbol in range(self.symbols)]
+        return np.stack([np.full(len(answers), answers.shape[1]), *ones], axis=1).astype(np.int64)
+
+    def check_informative(self) -> None:
+        """Raises `UsageError` where a report does not depend on the value."""
+        if self.fake == 1 or self.when_zero == self.when_one:
+            raise UsageError(
+                "fake is 1, or when_zero is when_one: every report would be pure noise; ask for a larger epsilon or "
+                "more reports"
+            )
+
+    def estimate(self, counts: Counts, users: Present) -> Estimate:
+        """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked independently."""
+        low, high = self.reported
+        return histogram_of(counts[1:], users, float(low), float(high - low))
+
+
+def _bits(chances: Iterable[Fraction], integers: RandomIntegers) -> int:
+    """Independent bits, bit s with the s-th chance."""
+    return sum(bernoulli(chance, integers) << s for s, chance in enumerate(chances))

@@ -1,0 +1,157 @@
+"""What goes with a batch, and is published beside the board: list, headers, exclusions. docs/protocol.md, "History".
+
+MessagePack, since it is nearly all bytes. It is bounded and its digest checked before it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from shuffledp_core.documents.models import Manifest, MixingKey, Population
+from shuffledp_core.errors import MalformedDocumentError, UnansweredError
+from shuffledp_core.verified.chain import Chain, check_board
+from shuffledp_core.verified.claiming import EnrolledClaim, Enrolment, read_withdrawals, signed_enrolments, unpack_claim
+from shuffledp_core.verified.claims import ClaimList, check_list
+from shuffledp_core.verified.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.verified.headers import Header
+from shuffledp_core.verified.terms import MixTerms
+
+MAX_WITHDRAWALS_BYTES: Final = 4 * 2**20
+"""As long as any signed document may be."""
+
+_FRAME: Final = 2**12
+"""Bytes around a claim or header, and of a header: far more than MessagePack and its fields take."""
+
+_STEP: Final = 2**11
+"""Bytes of one step of a trace or passage: a record, a path of at most 32 partners, two proofs and a signature."""
+
+
+@dataclass(frozen=True)
+class History:
+    """A round up to some batch: node 1's list with its signatures, and all headers and transcripts since.
+
+    `claims` are packed (`claiming`), by ascending credential; `withdrawals` is the signed list that the round goes by,
+    no bytes for none. `board_signature` is the analyst's, once there is a board (F4).
+    """
+
+    withdrawals: bytes
+    list_signature: bytes
+    enrolment_signature: bytes
+    claims: tuple[bytes, ...]
+    headers: tuple[Header, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
+    board_signature: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """As it travels and is published."""
+        return packed(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> History:
+        """Parses the frame only. Raises `MalformedDocumentError` for what `to_bytes` does not write."""
+        return unpacked(data, cls)
+
+
+@dataclass(frozen=True)
+class Accusation:
+    """What a node accuses, with all that led to its input."""
+
+    history: History
+    accused: tuple[Accused, ...]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What a node is asked to go on with: traces, or where there are passages, those of the users that traces name.
+
+    `position` is the accuser's; `headers` and `transcripts` are all before it. The answer has the same traces and
+    passages, each with one step more.
+    """
+
+    position: int
+    headers: tuple[Header, ...]
+    transcripts: tuple[Transcript, ...]
+    traces: tuple[Trace, ...]
+    passages: tuple[Passage, ...] = ()
+
+
+ValueT = TypeVar("ValueT", History, Accusation, Inquiry, Transcript)
+
+
+def packed(value: History | Accusation | Inquiry | Transcript) -> bytes:
+    """As it travels."""
+    return msgspec.msgpack.encode(value)
+
+
+def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
+    """Parses the frame only. Raises `MalformedDocumentError` for what `packed` does not write."""
+    what = kind.__name__.lower()
+    try:
+        found = msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise MalformedDocumentError(f"not the {what} of a verified round: {error}") from error
+    if packed(found) != data:  # one way to write it: nothing can be hidden in fields that nobody reads
+        raise MalformedDocumentError(f"the {what} of a verified round is not written in the one way there is")
+    return found
+
+
+def most_bytes(manifest: Manifest) -> int:
+    """More bytes than the history of a round can have that follows this manifest."""
+    geometry, users = manifest.geometry, manifest.max_reports
+    claims = users * (geometry.claim_bytes + 16)
+    # Each record that may be accused is traced to its claim, and forward again.
+    blame = 2 * (geometry.hops + 1) * most_accused(manifest) * _STEP
+    return MAX_WITHDRAWALS_BYTES + claims + (geometry.hops + 1) * _FRAME + blame
+
+
+def most_accused(manifest: Manifest) -> int:
+    """Most records that a party accuses: those of one user more than may be excluded. With more, nothing can go on."""
+    return (manifest.max_reports - manifest.min_reports + 1) * manifest.geometry.messages_per_user
+
+
+def check_history(
+    history: History, manifest: Manifest, terms: MixTerms, population: Population, key: MixingKey
+) -> ClaimList:
+    """Checks everything that the list of a history rests on, L1 to L4; `key` is node 1's.
+
+    What somebody may have changed on its way names nobody: it is looked at before anything that could.
+
+    Raises:
+        BadListError, BadClaimError: as `check_list`.
+        UnansweredError: as `check_list`; or these are more claims than there may be, or not the enrolments that node 1
+            signed.
+        DocumentError: the list of withdrawn credentials is not the one that the round goes by.
+    """
+    if len(history.claims) > terms.max_reports:
+        raise UnansweredError(
+            f"no answer: {len(history.claims)} claims, where the round has at most {terms.max_reports}: whose they "
+            "are, nobody knows"
+        )
+    withdrawn = read_withdrawals(history.withdrawals, population, key)
+    claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]
+    terms.require_signed(1, signed_enrolments(terms, claims), history.enrolment_signature)
+    enrolment = Enrolment(population, manifest.closes_at, withdrawn)
+    return listed(terms, claims, enrolment, history.list_signature)
+
+
+def listed(terms: MixTerms, claims: Sequence[EnrolledClaim], enrolment: Enrolment, signature: bytes) -> ClaimList:
+    """The checked list of these claims."""
+    return check_list(terms, [each.claim for each in claims], enrolment.of(claims), signature)
+
+
+def check_published(
+    history: History, manifest: Manifest, terms: MixTerms, population: Population, key: MixingKey, board: bytes
+) -> Chain:
+    """Checks a published board from published documents alone, P3; steps of `check_board`, behind `check_history`.
+
+    Raises:
+        As `check_history` and `check_board`, naming whoever is at fault.
+    """
+    known = check_history(history, manifest, terms, population, key)
+    width = manifest.geometry.plain_bytes
+    messages = [board[start : start + width] for start in range(0, len(board), width)]
+    return check_board(terms, known, history.headers, history.transcripts, messages, history.board_signature)

@@ -1,0 +1,116 @@
+"""What it buys to keep a randomised response (RAPPOR's memoisation), and what it costs (n16)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shuffledp_core.mechanisms import RapporHistogram
+from shuffledp_experiments import drawing
+from shuffledp_experiments.beyond.common import DELTA, logarithmic, standard
+from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_privacy.bounds import epsilon_bounds
+from shuffledp_privacy.histogram.rappor import kept_response, one_report
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_EPSILON: Final = "ε over all rounds (nats)"
+_ERROR: Final = "standard error of one count, mean of all rounds"
+_FRESH: Final = "fresh responses, composed"
+_ANYBODY: Final = "kept response, whoever takes part"
+_SAME: Final = "kept response, the same people each time"
+
+
+def _run_n16(work: Work) -> Found:
+    spec = RapporHistogram(
+        symbols=work["k"], fake=Fraction(work["f"]), when_zero=Fraction(work["p"]), when_one=Fraction(work["q"])
+    )
+    rows, notes = [], []
+    for users in work["n"]:
+        settings = {"n": users, "k": work["k"], "f": work["f"], "p": work["p"], "q": work["q"]}
+        same = epsilon_bounds(kept_response(spec), standard(users), DELTA).certified
+        for times in work["rounds"]:
+            found = {
+                _FRESH: compose_epsilon([Round(one_report(spec), standard(users), times)], DELTA),
+                # One round of people who were never asked has its own ε, however it is drawn.
+                _ANYBODY: compose_epsilon([Round(spec, standard(users), times)], DELTA),
+                _SAME: min(same, epsilon_bounds(spec, standard(users), DELTA).certified) if times == 1 else same,
+            }
+            rows += [
+                Row(name, Kind.CERTIFIED, "rounds", times, _EPSILON, value, settings=settings)
+                for name, value in found.items()
+            ]
+            fresh, kept = errors(spec, users, times)
+            rows.append(Row("fresh, error", Kind.EXACT, "rounds", times, _ERROR, fresh, settings=settings))
+            rows.append(Row("kept, error", Kind.EXACT, "rounds", times, _ERROR, kept, settings=settings))
+            seen = _measured(spec, users, times, work.runs or work["runs"], work.generator(f"{users} {times}"))
+            rows.append(Row("kept, measured", Kind.MEASURED, "rounds", times, _ERROR, seen, settings=settings))
+        last = work["rounds"][-1]
+        named = {row.series: row.y for row in rows if row.settings["n"] == users and row.x == last}
+        notes.append(
+            f"n = {users:,}, {last:,} rounds: ε {named[_FRESH]:.3g} fresh, {named[_ANYBODY]:.3g} kept, "
+            f"{named[_SAME]:.3g} of the same people; "
+            f"error {named['fresh, error']:.3g} fresh, {named['kept, error']:.3g} kept"
+        )
+    return Found(tuple(rows), notes=tuple(notes))
+
+
+def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]:
+    """Standard error of a count that nobody holds, mean of so many rounds: of fresh responses, and of kept ones."""
+    gap, half, low = float(spec.when_one - spec.when_zero), float(spec.fake / 2), float(spec.reported[0])
+    slope = float(spec.reported[1]) - low
+    kept = gap**2 * half * (1 - half)
+    blur = low * (1 - low) - kept
+    return math.sqrt(users * low * (1 - low) / times) / slope, math.sqrt(users * (kept + blur / times)) / slope
+
+
+def _measured(spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator) -> float:
+    """The error of simulated devices that keep a bit: root of the mean square over the runs."""
+    low, high = (float(chance) for chance in spec.reported)
+    kept = generator.binomial(users, float(spec.fake / 2), runs)
+    ones = generator.binomial(times * kept, float(spec.when_one))
+    ones += generator.binomial(times * (users - kept), float(spec.when_zero))
+    counts = (ones / times - users * low) / (high - low)
+    return float(np.sqrt(np.mean(counts**2)))
+
+
+def _draw_n16(found: Found) -> Figure:
+    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
+    figure, axes = drawing.panels(1, 2, width=12, height=5)
+    left, right = axes[0]
+    for index, users in enumerate(sizes):
+        rows = [row for row in found.rows if row.settings["n"] == users]
+        look = drawing.cycled(index)
+        drawing.line(left, rows, _FRESH, label=f"fresh each round, composed, n = {users:,}", **look)
+        drawing.line(left, rows, _SAME, label=f"kept, the same {users:,} people", **{**look, "marker": "", "ls": "--"})
+        drawing.line(right, rows, "fresh, error", label="_fresh", **look)
+        drawing.line(right, rows, "kept, error", label="_kept", **{**look, "marker": "", "ls": "--"})
+        drawing.line(right, rows, "kept, measured", label="_measured", **{**look, "ls": "", "mfc": "white"})
+    drawing.line(left, rows, _ANYBODY, label="kept, whoever takes part: what is charged", color="black", lw=1.4)
+    left.set_title("what all rounds cost together")
+    left.set_ylabel(_EPSILON)
+    right.set_title("error of their mean\n(dashed: kept; open marks: simulated)", fontsize=10)
+    right.set_ylabel(_ERROR)
+    for each in axes[0]:
+        each.set_xlabel("rounds of one question")
+        logarithmic(each)
+    one = found.rows[0].settings
+    figure.suptitle(f"RAPPOR, k = {one['k']}, f = {one['f']}, p = {one['p']}, q = {one['q']}, δ = {DELTA:g}")
+    drawing.legend_below(figure, columns=2)
+    return figure
+
+
+N16: Final = Entry(
+    id="n16", source="new", question="What does it buy to keep a randomised response, and what does it cost?",
+    parameters={
+        "k": 4, "f": "1/2", "p": "1/4", "q": "3/4", "n": (1000, 10_000),
+        "rounds": (1, 2, 5, 10, 30, 100, 300, 1000, 3000, 10_000), "runs": 4000,
+    },
+    quick={"n": (1000,), "rounds": (1, 10, 1000), "runs": 1000},
+    run=_run_n16, draw=_draw_n16, seconds=12, seconds_quick=2,
+)  # fmt: skip

@@ -1,0 +1,232 @@
+"""Implementation of `shuffledp campaign`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp.progress import working
+from shuffledp_core.errors import ConfigError, OutputError, RoundFailed
+from shuffledp_core.files import write_atomic
+from shuffledp_ops.campaigns.budget import Outlook, check_outlook
+from shuffledp_ops.campaigns.clock import Calendar, SystemCalendar
+from shuffledp_ops.campaigns.config import Campaign, load_campaign, zone_named
+from shuffledp_ops.campaigns.results import INDEX, write_results
+from shuffledp_ops.campaigns.running import Runner, begin, check_same, outlook_of
+from shuffledp_ops.campaigns.state import Entry, State, Store
+from shuffledp_ops.rounds.saving import check_folder
+
+PLAN: Final = "plan.json"
+BUDGET: Final = "budget.png"
+
+_WIDE: Final = 130
+"""Width of the tables, in characters, where there is no terminal."""
+
+
+def run_plan(file: Path, *, as_json: bool) -> None:
+    """Prints what the campaign costs, and draws the budget over its dates; asks nobody anything but the accountant.
+
+    Raises:
+        BudgetExceeded: after all is printed; the ledger does not carry it.
+        ShuffleDPError: the file is wrong, a price cannot be had, or the accountant cannot be asked.
+    """
+    campaign = load_campaign(file)
+    state = Store(campaign.folder).read()
+    if state is not None:
+        check_same(campaign, state)
+    check_folder(campaign.folder)
+    with working("planning"):
+        outlook = asyncio.run(outlook_of(campaign, state))
+        plan = _plan(outlook)
+        write_plan(campaign, outlook, plan)
+    if as_json:
+        sys.stdout.write(json.dumps(plan, indent=2) + "\n")
+    else:
+        _print_plan(campaign, outlook)
+    sys.stdout.flush()
+    check_outlook(outlook)
+
+
+def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | None = None) -> None:
+    """Runs the campaign, see `Runner.run`; its tables, pictures and page are made again after each date.
+
+    Raises:
+        ConfigError: the file is wrong or was changed, or the campaign runs already.
+        BudgetExceeded: the ledger does not carry it; nothing is asked.
+        RoundFailed: a date that this call asked has no answer, or the campaign is stopped.
+        ShuffleDPError: as `Runner.run`.
+    """
+    campaign = load_campaign(file)
+    calendar = calendar or SystemCalendar()
+    check_folder(campaign.folder)
+    store = Store(campaign.folder)
+    with store.locked():
+        asyncio.run(_run(campaign, store, calendar, once=once, go_on=go_on))
+
+
+async def _run(campaign: Campaign, store: Store, calendar: Calendar, *, once: bool, go_on: bool) -> None:
+    state = store.read()
+    if state is None:
+        state = await _begun(campaign, store, calendar)
+    check_same(campaign, state)
+    if go_on and state.stopped is not None:
+        state = msgspec.structs.replace(state, stopped=None)
+        store.write(state)
+    runner = Runner(campaign, store, state, calendar, _say)
+    runner.ended = lambda: write_results(campaign, runner.state, store.folder)
+    runner.ended()
+    try:
+        await runner.run(once=once, go_on=go_on)
+    finally:
+        runner.ended()
+    _say(f"results: {store.folder / INDEX}")
+    if runner.failed:
+        raise RoundFailed(
+            f"{runner.failed} of the dates have no answer; `shuffledp campaign status` says which and why"
+        )
+
+
+async def _begun(campaign: Campaign, store: Store, calendar: Calendar) -> State:
+    """The state of a campaign that may begin, on disk: the ledgers carry all of it."""
+    with working("planning"):
+        outlook = await outlook_of(campaign, None)
+        write_plan(campaign, outlook, _plan(outlook))
+        check_outlook(outlook)
+    state = begin(campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now())
+    store.write(state)
+    _say(f"campaign {campaign.name!r} begins: {len(state.entries)} dates")
+    return state
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def write_plan(campaign: Campaign, outlook: Outlook, plan: dict[str, Any]) -> None:
+    """Writes the plan as JSON and as a picture into the campaign's folder. Raises `OutputError`."""
+    from shuffledp_ops.campaigns.pictures import draw_budget
+
+    try:
+        write_atomic(campaign.folder / PLAN, json.dumps(plan, indent=2).encode() + b"\n")
+        write_atomic(campaign.folder / BUDGET, draw_budget(outlook))
+    except OSError as error:
+        raise OutputError(f"cannot write the plan into {campaign.folder}: {error.strerror}; make room there") from error
+
+
+def _plan(outlook: Outlook) -> dict[str, Any]:
+    return {
+        "questions": [
+            {
+                "name": name,
+                "plan": msgspec.to_builtins(asked.plan),
+                "epsilon_certified": _finite(asked.analysis.bounds.certified),
+                "epsilon_corrupted": _finite(asked.analysis.corrupted.epsilon),
+                "standard_error": asked.analysis.standard_error,
+                "messages_per_user": asked.cost.mechanism.messages_per_user,
+            }
+            for name, asked in outlook.asked.items()
+        ],
+        "populations": [
+            {
+                "name": course.account.population,
+                "limit": course.account.limit,
+                "delta": course.account.delta,
+                "composition": course.account.composition.value,
+                "adjacency": course.account.adjacency.value,
+                "rounds": len(course.dates),
+                "spent_before": _finite(course.before),
+                "spent_after": _finite(course.after),
+                "fits": course.fits,
+                "course": [{"at": at, "spent": _finite(spent)} for at, spent in course.points()],
+            }
+            for course in outlook.courses
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    questions = _table("question", "population", "rounds left", "mechanism", "ε each", "δ", "± s.e.", "messages each")
+    for name, asked in outlook.asked.items():
+        left = sum(date.question == name for course in outlook.courses for date in course.dates)
+        plan, error = asked.plan, f"{asked.analysis.standard_error:,.1f}"
+        messages = f"{asked.cost.mechanism.messages_per_user:,}"
+        questions.add_row(
+            name, plan.population, f"{left:,}", plan.mechanism, f"{plan.epsilon:g}", f"{plan.delta:g}", error, messages
+        )
+    console.print(questions)
+    people = _table("population", "spent now", "after the last date", "limit", "δ", "composition", "")
+    for course in outlook.courses:
+        account = course.account
+        verdict = "fits" if course.fits else "does NOT fit"
+        after = "no bound" if math.isinf(course.after) else f"{course.after:.4g}"
+        row = (f"{course.before:.4g}", after, f"{account.limit:g}", f"{account.delta:g}", account.composition.value)
+        people.add_row(account.population, *row, verdict)
+    console.print(people)
+    console.print(f"The budget over time: {campaign.folder / BUDGET}", soft_wrap=True, markup=False)
+
+
+def run_status(file: Path, *, as_json: bool) -> None:
+    """Prints every date and how it stands, from what is written down; asks nobody.
+
+    Raises:
+        ConfigError: the file is wrong, or the campaign has not begun.
+    """
+    campaign = load_campaign(file)
+    state = Store(campaign.folder).read()
+    if state is None:
+        raise ConfigError(f"campaign {campaign.name!r} has not begun: `shuffledp campaign run {file}`")
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(state)).decode() + "\n")
+        return
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    console.print(_status_table(campaign, state))
+    if state.stopped is not None:
+        console.print(f"Stopped: {state.stopped}. To go on: --go-on", markup=False, soft_wrap=True)
+    console.print(f"Results: {campaign.folder / INDEX}", markup=False, soft_wrap=True)
+
+
+def _status_table(campaign: Campaign, state: State) -> Table:
+    table = _table("date", "question", "outcome", "tries", "round", "reports", "ε spent", "charge")
+    for entry in state.entries:
+        zone = zone_named(campaign.schedule_of(campaign.question(entry.question)).zone)
+        when = datetime.fromtimestamp(entry.at / 1000, zone)
+        table.add_row(f"{when:%Y-%m-%d %H:%M}", entry.question, *_status(entry))
+    return table
+
+
+def _status(entry: Entry) -> tuple[str, ...]:
+    last = entry.last
+    if last is None:
+        return (entry.outcome.value, "", "", "", "", "")
+    stage = last.stage.value if last.running else entry.outcome.value
+    return (
+        f"{stage}: {last.error}" if last.error else stage,
+        str(len(entry.attempts)),
+        last.round_id[:8],
+        "" if last.accepted is None else f"{last.accepted:,}",
+        "" if last.spent is None else f"{last.spent:.4g}",
+        last.charge or "",
+    )
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table

@@ -1,0 +1,220 @@
+"""The file of a campaign: what is asked of whom, when, and at which price. Pure but for reading the file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, date, tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from shuffledp_core.config import Section, parse_config
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import ConfigError
+from shuffledp_core.files import size_of
+from shuffledp_core.keys import read_file
+from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
+from shuffledp_core.privacy import Adjacency
+from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_ops.keys.names import check_name, check_names
+
+MOST_BYTES: Final = 2**18
+"""Longest file of a campaign; those of people have a few hundred bytes."""
+
+MOST_DATES: Final = 1000
+"""Most dates of one schedule."""
+
+MOST_QUESTIONS: Final = 50
+
+_HOUR: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_MOST_SECONDS: Final = 366 * 86400
+
+
+class AfterFailure(StrEnum):
+    """What happens when a date has no answer after all retries: the next date's turn, or nothing before a look."""
+
+    SKIP = "skip"
+    STOP = "stop"
+
+
+class Missed(StrEnum):
+    """What happens to a date that passed while nothing ran: it is left out, or asked late."""
+
+    SKIP = "skip"
+    RUN = "run"
+
+
+def zone_named(name: str) -> tzinfo:
+    """The time zone of that name. Raises `ValueError`."""
+    if name == "UTC":  # known everywhere, also where no zones are installed
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # OSError: a folder of zones, such as "Europe"
+        raise ValueError(
+            f'zone {name[:80]!r} is not known here; take a name such as "Europe/Berlin" or "UTC", or install tzdata'
+        ) from error
+
+
+class Schedule(Section, frozen=True, kw_only=True):
+    """When a question is asked: every so many days at an hour of a zone, from a date on.
+
+    `rounds` dates, or all up to `until`; one of the two. `at` is the hour on the clocks of that zone, summer and
+    winter.
+    """
+
+    first: date = msgspec.field(name="from")
+    at: str = "09:00"
+    zone: str = "UTC"
+    every_days: int = 7
+    rounds: int | None = None
+    until: date | None = None
+
+    def __post_init__(self) -> None:
+        if not _HOUR.fullmatch(self.at):
+            raise ValueError(f'at must be an hour such as "09:00", not {self.at[:80]!r}')
+        zone_named(self.zone)
+        if not 1 <= self.every_days <= 366:
+            raise ValueError(f"every_days must be from 1 to 366, not {self.every_days}")
+        if (self.rounds is None) == (self.until is None):
+            raise ValueError("a schedule has either rounds, their number, or until, its last date; give one of the two")
+        if not 2000 <= self.first.year <= 2200:
+            raise ValueError(f"from must be in the years 2000 to 2200, not {self.first}")
+        if self.until is not None and self.until < self.first:
+            raise ValueError(f"until {self.until} is before from {self.first}")
+        if not 1 <= self.count <= MOST_DATES:
+            raise ValueError(f"a schedule has 1 to {MOST_DATES} dates, not {self.count}")
+
+    @property
+    def count(self) -> int:
+        """Number of dates."""
+        if self.rounds is not None:
+            return self.rounds
+        last = self.until or self.first
+        return (last - self.first).days // self.every_days + 1
+
+
+class Question(Section, frozen=True, kw_only=True):
+    """One question of a campaign. ε and δ in nats and as chances; `colluding` is 5 % of `min_reports` by default.
+
+    `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at `delta`, from which each
+    round's is found. `field` says what devices answer with, a column or a field, for people and pictures. `retries` are
+    made of a date whose round failed, each after `retry_seconds`.
+    """
+
+    name: str
+    mechanism: str
+    max_value: int
+    min_reports: int
+    max_reports: int
+    epsilon: float | None = None
+    total_epsilon: float | None = None
+    delta: float = 1e-6
+    adjacency: Adjacency = Adjacency.STANDARD
+    max_distance: int | None = None
+    colluding: int | None = None
+    population: str = "demo"
+    field: str = "value"
+    route: tuple[str, ...] | None = None
+    suite: str = DEFAULT_SUITE
+    open_seconds: float = 3600.0
+    retries: int = 0
+    retry_seconds: float = 600.0
+    after_failure: AfterFailure = AfterFailure.SKIP
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "question")
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}")
+        if not 1 <= self.max_value < MAX_DOMAIN:
+            raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
+        if (self.epsilon is None) == (self.total_epsilon is None):
+            raise ValueError(
+                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, of all of them"
+            )
+        price = self.epsilon if self.epsilon is not None else self.total_epsilon
+        if price is None or not 0 < price <= 100:
+            raise ValueError(f"epsilon must be above 0 and at most 100, not {price}")
+        if not 1e-12 <= self.delta < 1:
+            raise ValueError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        if not 0 <= self.retries <= 10:
+            raise ValueError(f"retries must be from 0 to 10, not {self.retries}")
+        if not 0 <= self.retry_seconds <= _MOST_SECONDS:
+            raise ValueError(f"retry_seconds must be from 0 to a year, not {self.retry_seconds}")
+        if not 1 <= len(self.field) <= 200:
+            raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
+        self.plan(("node-1", "node-2"), 1.0)  # the rules of a plan on counts and times
+
+    def plan(self, nodes: tuple[str, ...], epsilon: float) -> RoundPlan:
+        """The plan of each round of the question, over its route or else these nodes. Raises `ValueError`."""
+        return RoundPlan(
+            population=self.population,
+            mechanism=self.mechanism,
+            size=MECHANISMS[self.mechanism].size_for(self.max_value),
+            epsilon=epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            max_distance=self.max_distance,
+            min_reports=self.min_reports,
+            max_reports=self.max_reports,
+            colluding=self.min_reports // 20 if self.colluding is None else self.colluding,
+            route=self.route or nodes,
+            suite=self.suite,
+            open_seconds=self.open_seconds,
+        )
+
+
+class Campaign(Section, frozen=True, kw_only=True):
+    """A campaign. `keys` is the deployment's key folder; results are in `out`/campaign-NAME (default: beside the file).
+
+    A date that could not be begun within `grace_seconds` was `missed`, which says what happens to it.
+    """
+
+    name: str
+    keys: Path
+    schedule: Schedule
+    questions: tuple[Question, ...]
+    out: Path | None = None
+    missed: Missed = Missed.SKIP
+    grace_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "campaign")
+        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
+            raise ValueError(f"a campaign has 1 to {MOST_QUESTIONS} [[questions]], not {len(self.questions)}")
+        check_names([question.name for question in self.questions], "question")
+        if not 1 <= self.grace_seconds <= _MOST_SECONDS:
+            raise ValueError(f"grace_seconds must be from 1 to a year, not {self.grace_seconds}")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of everything that the campaign leaves."""
+        return (self.out or Path("out")) / f"campaign-{self.name}"
+
+    def question(self, name: str) -> Question:
+        """The question of that name."""
+        return next(question for question in self.questions if question.name == name)
+
+    def schedule_of(self, question: Question) -> Schedule:
+        """When the question is asked: its own schedule, or the campaign's."""
+        return question.schedule or self.schedule
+
+    @property
+    def digest(self) -> str:
+        """What must stay as it is from the first round on: everything but where the files are."""
+        fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, keys=Path(), out=None), enc_hook=str)
+        return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).hexdigest()
+
+
+def load_campaign(file: Path) -> Campaign:
+    """The campaign in a TOML file; relative paths begin beside it. Raises `ConfigError`."""
+    if size_of(file) > MOST_BYTES:
+        raise ConfigError(f"{file} has more than {MOST_BYTES} bytes; the file of a campaign has a few hundred")
+    base = file.resolve().parent
+    campaign = parse_config(read_file(file, "campaign"), Campaign, str(file), base)
+    return campaign if campaign.out is not None else msgspec.structs.replace(campaign, out=base / "out")

@@ -1,0 +1,161 @@
+"""Pictures of a campaign: the budget over all dates before it begins, and a question's answers over time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from shuffledp.bars import ESTIMATE, TRUTH
+from shuffledp_ops.campaigns.budget import Course, Outlook
+from shuffledp_ops.campaigns.config import Question
+from shuffledp_ops.campaigns.results import Line
+from shuffledp_ops.campaigns.state import Outcome
+from shuffledp_ops.rounds.picture import QUIET, quiet
+
+MOST_LINES: Final = 8
+"""Values of a histogram with a line of their own, the most frequent ones; of more nobody tells the colours apart."""
+
+COLOURS: Final = ("#2a6f97", "#c25f0e", "#3f8f4f", "#8c5ba8", "#a8323e", "#6d6d6d", "#b08900", "#2aa0a4")
+MARKS: Final = "osD^vP*X"
+
+
+def draw_budget(outlook: Outlook) -> bytes:
+    """The budget of each population over the dates to come, against its limit, as PNG."""
+    count = len(outlook.courses)
+    figure = Figure(figsize=(9, 3.4 * count), dpi=130, layout="constrained")
+    for axes, course in zip(figure.subplots(count, squeeze=False)[:, 0], outlook.courses, strict=True):
+        _draw_course(axes, course)
+    return _png(figure)
+
+
+def _draw_course(axes: Axes, course: Course) -> None:
+    account, points = course.account, course.points()
+    highest = max(2 * account.limit, 1e-9)  # what lies far beyond the limit is no part of the picture
+    if points:
+        days = _days([datetime.fromtimestamp(at / 1000, UTC) for at, _ in points])
+        spent = [course.before, *(min(epsilon, highest) for _, epsilon in points)]
+        axes.step(days[[0, *range(len(days))]], spent, where="post", color=ESTIMATE, lw=2, label="planned")
+        axes.plot(days, spent[1:], "o", color=ESTIMATE, ms=4)
+    axes.axhline(account.limit, color=TRUTH, lw=1.8, ls="--", label=f"limit {account.limit:g}")
+    axes.set_ylim(0, 1.12 * max(account.limit, *(min(epsilon, highest) for _, epsilon in points), course.before))
+    axes.set_ylabel(f"ε at δ = {account.delta:g}")
+    names = sorted({date.question for date in course.dates})
+    verdict = "fits" if course.fits else "does NOT fit"
+    axes.set_title(
+        f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'} "
+        f"({account.composition} composition): {verdict}".replace("$", r"\$"),
+        fontsize=10,
+        loc="left",
+    )
+    _dress(axes)
+
+
+def draw_answers(question: Question, lines: Sequence[Line]) -> bytes:
+    """The answers to a question over time with their 95 % intervals, and below them the ε spent, as PNG."""
+    figure = Figure(figsize=(9, 5.6), dpi=130, layout="constrained")
+    above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
+    answered = [line for line in lines if line.answer is not None and line.answer.accepted > 0]
+    if answered and answered[0].answer is not None:
+        (_draw_means if answered[0].answer.is_sum else _draw_shares)(above, answered)
+    else:
+        above.text(0.5, 0.5, "no answer yet", transform=above.transAxes, ha="center", color=QUIET)
+        above.set_yticks([])
+    _mark_gaps(above, [line for line in lines if line.entry.outcome in {Outcome.FAILED, Outcome.MISSED}])
+    known = [(line.when, line.entry.last.spent) for line in lines if line.entry.last is not None]
+    days = _days([day for day, spent in known if spent is not None])
+    spent = [spent for _, spent in known if spent is not None]
+    below.step(days, spent, where="post", color=ESTIMATE, lw=1.8)
+    below.plot(days, spent, "o", color=ESTIMATE, ms=3.5)
+    below.set_ylim(bottom=0)
+    below.set_ylabel("ε spent")
+    above.set_title(question.field.replace("$", r"\$"), fontsize=11, loc="left")
+    for axes in (above, below):
+        _dress(axes)
+    return _png(figure)
+
+
+def _mark_gaps(axes: Axes, lines: Sequence[Line]) -> None:
+    for line, day in zip(lines, _days([line.when for line in lines]), strict=True):
+        axes.axvline(day, color=QUIET, ls=":", lw=1.2)
+        axes.annotate(
+            line.entry.outcome.value,
+            (day, 0.98),
+            xycoords=("data", "axes fraction"),
+            rotation=90,
+            va="top",
+            ha="right",
+            fontsize=8,
+            color=QUIET,
+        )
+
+
+def _draw_means(axes: Axes, lines: Sequence[Line]) -> None:
+    _draw_line(axes, _days([line.when for line in lines]), lines, 0, 1.0, 0, "mean")
+    axes.set_ylabel("mean, with 95 % intervals")
+
+
+def _draw_shares(axes: Axes, lines: Sequence[Line]) -> None:
+    answers = [line.answer for line in lines if line.answer is not None]
+    values = min(len(one.values) for one in answers)
+    totals = [sum(one.values[value] for one in answers) for value in range(values)]
+    shown = sorted(sorted(range(values), key=totals.__getitem__, reverse=True)[:MOST_LINES])
+    days = _days([line.when for line in lines])
+    # Side by side, so that no interval hides another.
+    apart = np.timedelta64(int((days[-1] - days[0]).astype(int)) // 150, "s")
+    for place, value in enumerate(shown):
+        aside = (2 * place - len(shown) + 1) * apart // 2
+        _draw_line(axes, days + aside, lines, value, 100.0, place, f"value {value}")
+    rest = values - len(shown)
+    axes.set_ylabel("% of reports, 95 % intervals" + (f"\n({rest} rarer values: in the table)" if rest > 0 else ""))
+
+
+def _draw_line(
+    axes: Axes,
+    days: NDArray[np.datetime64],
+    lines: Sequence[Line],
+    value: int,
+    scale: float,
+    place: int,
+    label: str,
+) -> None:
+    """One value of the answers for each report, times `scale`, with its intervals."""
+    answers = [line.answer for line in lines if line.answer is not None]
+    columns = ([one.values for one in answers], *zip(*(one.bounds for one in answers), strict=True))
+    centres, lows, highs = (
+        np.array([numbers[value] * scale / one.accepted for one, numbers in zip(answers, column, strict=True)])
+        for column in columns
+    )
+    # An unbiased estimate may lie outside its interval, which is cut to what is possible.
+    reach = np.maximum(0.0, [centres - lows, highs - centres])
+    colour, mark = COLOURS[place], MARKS[place]
+    axes.errorbar(days, centres, yerr=reach, color=colour, marker=mark, ms=5, lw=1.4, capsize=3, label=label)
+
+
+def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:
+    """Times as the clocks of their zones show them."""
+    return np.array([moment.replace(tzinfo=None) for moment in moments], dtype="datetime64[s]")
+
+
+def _dress(axes: Axes) -> None:
+    locator = AutoDateLocator(maxticks=10)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.tick_params(labelsize=8)
+    handles, _ = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8.5)
+    quiet(axes)
+
+
+def _png(figure: Figure) -> bytes:
+    data = io.BytesIO()
+    figure.savefig(data, format="png")
+    return data.getvalue()

@@ -1,0 +1,195 @@
+"""What a campaign has found so far, for people: a table, a picture and a page, made again after each date."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from shuffledp.pages import self_contained, shown
+from shuffledp_core.errors import OutputError
+from shuffledp_core.files import size_of, write_atomic
+from shuffledp_ops.campaigns.config import Campaign, Question, zone_named
+from shuffledp_ops.campaigns.state import ROUNDS, Entry, State
+from shuffledp_ops.rounds.page import PAGE
+from shuffledp_ops.rounds.reading import MOST_BYTES
+
+INDEX: Final = "index.html"
+
+COLUMNS: Final = (
+    "question", "number", "date", "outcome", "tries", "round", "reports", "value", "estimate", "standard_error",
+    "low_95", "high_95", "epsilon", "delta", "spent", "error", "report",
+)  # fmt: skip
+"""Of a question's table. `epsilon` is certified for the reports that arrived, `spent` is the population's so far."""
+
+Numbers: TypeAlias = tuple[float, ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The part of a saved round's `report.json` that is shown here: one number for a sum, else one for each value."""
+
+    accepted: int
+    estimate: float | Numbers
+    standard_error: float | Numbers
+    interval_95: tuple[float | Numbers, float | Numbers]
+    epsilon: float | None
+    delta: float
+
+    @property
+    def is_sum(self) -> bool:
+        """True for a sum, False for a histogram."""
+        return not isinstance(self.estimate, tuple)
+
+    @property
+    def values(self) -> Numbers:
+        """The estimates."""
+        return _numbers(self.estimate)
+
+    @property
+    def bounds(self) -> tuple[Numbers, Numbers]:
+        """The 95 % intervals' lower and upper ends."""
+        return _numbers(self.interval_95[0]), _numbers(self.interval_95[1])
+
+
+def _numbers(one: float | Numbers) -> Numbers:
+    return one if isinstance(one, tuple) else (one,)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One date of a question, with its answer where there is one and its folder is still here."""
+
+    entry: Entry
+    when: datetime
+    answer: Answer | None
+
+
+def lines_of(campaign: Campaign, question: Question, state: State, folder: Path) -> list[Line]:
+    """The dates of a question in their order, on the clocks of its zone."""
+    zone = zone_named(campaign.schedule_of(question).zone)
+    return [
+        Line(entry, datetime.fromtimestamp(entry.at / 1000, zone), _answer(entry, folder))
+        for entry in state.entries
+        if entry.question == question.name
+    ]
+
+
+def _answer(entry: Entry, folder: Path) -> Answer | None:
+    if entry.last is None or entry.last.accepted is None:
+        return None
+    file = folder / ROUNDS / entry.last.round_id / "report.json"
+    if size_of(file) > MOST_BYTES:
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Answer)
+    except (OSError, msgspec.DecodeError):  # moved away by hand: `shuffledp results show` fetches it again
+        return None
+
+
+def write_results(campaign: Campaign, state: State, folder: Path) -> None:
+    """Writes a table and a picture for each question, and the page, each whole or not at all. Raises `OutputError`."""
+    from shuffledp_ops.campaigns.pictures import draw_answers
+
+    try:
+        for question in campaign.questions:
+            lines = lines_of(campaign, question, state, folder)
+            write_atomic(folder / f"{question.name}.csv", table(lines).encode())
+            write_atomic(folder / f"{question.name}.png", draw_answers(question, lines))
+        write_atomic(folder / INDEX, page(campaign, state, folder).encode())
+    except OSError as error:
+        raise OutputError(f"cannot write the tables of {folder}: {error.strerror}; make room, and run again") from error
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The table of a question as CSV: a row for each date, or for each value of its histogram."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row for line in lines for row in _rows(line))
+    return text.getvalue()
+
+
+def _rows(line: Line) -> Iterator[dict[str, object]]:
+    entry, answer, last = line.entry, line.answer, line.entry.last
+    shared: dict[str, object] = {
+        "question": entry.question,
+        "number": entry.number,
+        "date": line.when.isoformat(),
+        "outcome": entry.outcome.value,
+        "tries": len(entry.attempts),
+    }
+    if last is not None:
+        shared |= {"round": last.round_id, "spent": _blank(last.spent), "error": last.error or ""}
+    if answer is None or last is None:
+        yield shared
+        return
+    shared |= {
+        "reports": answer.accepted,
+        "epsilon": _blank(answer.epsilon),
+        "delta": answer.delta,
+        "report": f"{ROUNDS}/{last.round_id}/{PAGE}",
+    }
+    lows, highs = answer.bounds
+    columns = zip(answer.values, _numbers(answer.standard_error), lows, highs, strict=True)
+    for value, (estimate, error, low, high) in enumerate(columns):
+        numbers = {"estimate": estimate, "standard_error": error, "low_95": low, "high_95": high}
+        yield {**shared, "value": "" if answer.is_sum else value, **numbers}
+
+
+def _blank(value: float | None) -> object:
+    return "" if value is None else value
+
+
+def page(campaign: Campaign, state: State, folder: Path) -> str:
+    """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds' reports."""
+    parts = [f"<header><h1>Campaign {shown(campaign.name)}</h1></header>"]
+    if state.stopped is not None:
+        parts.append(f'<p class="note">Stopped: {shown(state.stopped)}</p>')
+    parts += [*_picture(folder / "budget.png", "The budget over all dates, as it was planned")]
+    for question in campaign.questions:
+        parts.append(f"<section><h2>{shown(question.name)}: {shown(question.field)}</h2>")
+        parts += _picture(folder / f"{question.name}.png", f"The answers to {question.name} over time")
+        parts.append('<table class="numbers"><thead><tr>')
+        parts += [f"<th>{head}</th>" for head in ("date", "outcome", "reports", "ε certified", "ε spent", "")]
+        parts.append("</tr></thead><tbody>")
+        parts += [_html_row(line) for line in lines_of(campaign, question, state, folder)]
+        link = shown(f"{question.name}.csv")
+        parts.append(f'</tbody></table><p><a href="{link}">All numbers: {link}</a></p></section>')
+    return self_contained(f"Campaign {campaign.name}", _STYLE, "\n".join(parts), "; img-src data:")
+
+
+def _html_row(line: Line) -> str:
+    last, answer = line.entry.last, line.answer
+    error = f": {last.error}" if last is not None and last.error else ""
+    link = "" if last is None or answer is None else f'<a href="{ROUNDS}/{last.round_id}/{PAGE}">report</a>'
+    cells = (
+        f"{line.entry.outcome}{error}",
+        "" if answer is None else f"{answer.accepted:,}",
+        "" if answer is None or answer.epsilon is None else f"{answer.epsilon:.4g}",
+        "" if last is None or last.spent is None else f"{last.spent:.4g}",
+    )
+    row = "".join(f"<td>{shown(cell)}</td>" for cell in cells)
+    return f"<tr><th>{line.when:%Y-%m-%d %H:%M}</th>{row}<td>{link}</td></tr>"
+
+
+def _picture(file: Path, words: str) -> Iterator[str]:
+    try:
+        data = base64.b64encode(file.read_bytes()).decode()
+    except OSError:
+        return
+    yield f'<figure><img alt="{shown(words)}" src="data:image/png;base64,{data}"></figure>'
+
+
+_STYLE: Final = """
+img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
+.numbers td, .numbers th { font-variant-numeric: tabular-nums; text-align: right; padding: .2rem .6rem; }
+.numbers tbody th { font-weight: 600; white-space: nowrap; }
+@media screen and (max-width: 40em) { .numbers { display: block; overflow-x: auto; } }
+"""

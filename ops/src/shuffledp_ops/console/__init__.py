@@ -1,0 +1,1 @@
+"""The live page of a deployment, or of saved rounds alone: `shuffledp console`."""

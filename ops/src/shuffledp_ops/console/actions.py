@@ -1,0 +1,98 @@
+"""What an operator may do with rounds from a page: open one, end its submissions, give it up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from shuffledp_core.documents.models import Roster, RoundPlan
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_ops.keys.pki import ANALYST, Deployment
+from shuffledp_ops.rounds.running import control_of, open_round
+from shuffledp_proto.v1 import analyst_pb2
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "mechanism": "geo-shuffle",
+    "max_value": "20",
+    "epsilon": "1",
+    "delta": "1e-6",
+    "min_reports": "",
+    "max_reports": "",
+    "colluding": "",
+    "open_minutes": "10",
+}
+"""The fields of the form, besides the population, and what stands in them at first."""
+
+MOST_REASON: Final = 200
+"""Letters of the reason for giving a round up."""
+
+_LARGEST: Final = 10**9
+_DEADLINE: Final = 30.0
+
+
+def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
+    """The plan that a form describes, over all nodes. Raises `UsageError`, which names the field."""
+    population = fields.get("population", "")
+    if population not in {one.name for one in roster.populations}:
+        raise UsageError(f"population: {population[:40]!r} is none of this deployment")
+    mechanism = fields.get("mechanism", "")
+    if mechanism not in MECHANISMS:
+        raise UsageError(f"mechanism: {mechanism[:40]!r} is none of {', '.join(MECHANISMS)}")
+    fewest = _whole(fields, "min_reports", 1)
+    colluding = _whole(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
+    try:
+        return RoundPlan(
+            population=population,
+            mechanism=mechanism,
+            size=MECHANISMS[mechanism].size_for(_whole(fields, "max_value", 1)),
+            epsilon=_number(fields, "epsilon"),
+            delta=_number(fields, "delta"),
+            min_reports=fewest,
+            max_reports=_whole(fields, "max_reports", fewest),
+            colluding=colluding,
+            route=tuple(node.name for node in roster.nodes()),
+            open_seconds=60 * _number(fields, "open_minutes"),
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _whole(fields: Mapping[str, str], name: str, least: int) -> int:
+    text = fields.get(name, "").strip().replace(",", "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST):
+        raise UsageError(f"{name}: give a whole number from {least:,} to {_LARGEST:,}, not {text[:40]!r}")
+    return int(text)
+
+
+def _number(fields: Mapping[str, str], name: str) -> float:
+    text = fields.get(name, "").strip()
+    try:
+        value = float(text[:40])
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= _LARGEST:  # neither infinite nor NaN
+        raise UsageError(f"{name}: give a number above 0, such as 0.5, not {text[:40]!r}")
+    return value
+
+
+async def open_planned(deployment: Deployment, plan: RoundPlan) -> str:
+    """Opens a round, and returns its id. Raises the analyst's typed errors."""
+    async with control_of(deployment) as control:
+        return (await open_round(control, plan)).round_id
+
+
+async def end_submissions(deployment: Deployment, round_id: str) -> None:
+    """Ends the submissions now. Raises the analyst's typed errors."""
+    async with control_of(deployment) as control, translated(ANALYST):
+        await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=round_id), timeout=_DEADLINE)
+
+
+async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
+    """Gives a round up: nothing is published. Raises the analyst's typed errors, `UsageError` without a reason."""
+    if not reason.strip() or len(reason) > MOST_REASON:
+        raise UsageError(f"reason: say in 1 to {MOST_REASON} letters why, it goes into the signed result")
+    async with control_of(deployment) as control, translated(ANALYST):
+        request = analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason.strip())
+        await control.AbortRound(request, timeout=_DEADLINE)

@@ -1,0 +1,86 @@
+"""What an error means for who operates a deployment, and what to do: as docs/operations.md says it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.errors import ShuffleDPError, by_code
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Two plain sentences about an error."""
+
+    happened: str
+    do: str
+
+
+_ADVICE: Final = {
+    "TooFewReportsError": Advice(
+        "Fewer people answered than the round's minimum, so nothing was forwarded and nobody saw an answer.",
+        "Nothing is lost: the budget is given back once every node has signed so. Keep the next round open longer, or "
+        "plan for fewer reports.",
+    ),
+    "BudgetExceeded": Advice(
+        "The population's privacy budget does not cover this round.",
+        "Nothing was charged. Ask for a smaller ε, or ask other people; a budget is not raised because it is spent.",
+    ),
+    "CannotCertify": Advice(
+        "No sound guarantee is known for these numbers.",
+        "`shuffledp advise` shows what can be had with so many people: mostly a larger ε, or more reports.",
+    ),
+    "UnreachableError": Advice(
+        "A party was away for longer than it is waited for.",
+        "Start the party that is named, look at its log, then open a new round.",
+    ),
+    "BusyError": Advice("A party had no room for the call.", "Wait a moment and try again."),
+    "BadBatchError": Advice(
+        "A batch was torn, or more messages were unreadable or repeated than the plan has room for.",
+        "A node, or more users than “colluding”, misbehaved; the node that refused says how many. Plan for more "
+        "colluding users, or look at that node.",
+    ),
+    "CountMismatchError": Advice(
+        "Two nodes disagree about how many messages there were.",
+        "The signed batch headers show between which two it happened. Stop using that pair until you know why.",
+    ),
+    "RoundFailed": Advice(
+        "The round was given up: by the operator, or by the analyst after a restart that it could not go on from.",
+        "The reason is above. Open a new round.",
+    ),
+    "NodeFault": Advice(
+        "A node could not go on: often a full or damaged disk.",
+        "The node says which file. Make room or replace the disk, then open a new round.",
+    ),
+    "LedgerError": Advice(
+        "The accountant's ledger is damaged, of another version, or away.",
+        "Nothing was changed. See “LedgerDown” in the operations guide, and do not restore a backup in haste.",
+    ),
+    "StaleRosterError": Advice(
+        "The roster has ended, or a party has seen a newer one.",
+        "Put the present roster.json in place, or run `shuffledp keys renew --roster`.",
+    ),
+    "ExpiredTLSCertificateError": Advice(
+        "A TLS certificate, or the authority above it, has ended.",
+        "Run `shuffledp keys renew`, put the files in place and restart the party.",
+    ),
+    "DocumentError": Advice(
+        "A signed document cannot be believed: its signature, its content or its owner is wrong.",
+        "Do not use the round. Find out who passed the document on; for a saved round, fetch it again.",
+    ),
+    "PolicyRefusal": Advice("A rule that somebody chose forbids this.", "The sentence above names the rule."),
+    "ConfigError": Advice("A file, a key or an option is wrong.", "The sentence above names it."),
+    "AccessDenied": Advice(
+        "The key that was used may not do this.", "Use the operator's keys of this very deployment."
+    ),
+    "RoundStateError": Advice(
+        "The round is not in a state for this, mostly because it has ended meanwhile.", "Look at the round again."
+    ),
+    "ShuffleDPError": Advice("Something failed.", "The sentence above says what; the log of the party says more."),
+}
+
+
+def advice(error: str) -> Advice:
+    """The advice for an error by its name; for one without any of its own, that of the branch that it is of."""
+    kinds = [error, *(kind.__name__ for kind in by_code(error).__mro__)]
+    return next(_ADVICE[name] for name in [*kinds, ShuffleDPError.__name__] if name in _ADVICE)

@@ -1,0 +1,175 @@
+"""The command `shuffledp console`: one process that asks a deployment, or looks into a folder, and serves the pages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from shuffledp_core.errors import ConfigError, PortInUseError, UsageError
+from shuffledp_ops.console.desk import Desk
+from shuffledp_ops.console.guards import LOOPBACK
+from shuffledp_ops.console.model import Source
+from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.sessions import Sessions
+from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.web import Pages, application
+
+_MOST_CONNECTIONS: Final = 256
+_MOST_HEADERS: Final = 16 * 1024
+_GRACE: Final = 1
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where the console listens, and under which names.
+
+    `plaintext` admits pages without TLS on an address that others can reach.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    names: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    plaintext: bool = False
+
+    @property
+    def tls(self) -> bool:
+        """True for https."""
+        return self.certificate is not None
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser on this machine, or where a name was given, elsewhere."""
+        host = self.names[0] if self.names else "127.0.0.1" if self.host in {"0.0.0.0", "::"} else self.host  # noqa: S104
+        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"{'https' if self.tls else 'http'}://{shown}:{self.port}"
+
+    def check(self) -> None:
+        """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("--tls-certificate and --tls-key belong together; give both or none")
+        for file in (self.certificate, self.key):
+            if file is not None and not file.is_file():
+                raise ConfigError(f"there is no TLS file {file}; give PEM files, or none on localhost")
+        if not self.tls and not self.plaintext and self.host not in {"localhost", "127.0.0.1", "::1"}:
+            raise UsageError(
+                f"--host {self.host} can be reached by others, who would read everything on its way: give "
+                "--tls-certificate and --tls-key, or say --plaintext where something else encrypts"
+            )
+
+
+def run_console_command(folder: Path, listening: Listening, *, operate: bool) -> None:
+    """Serves the pages of a deployment's key folder, or of a folder of saved rounds, until a signal.
+
+    Raises:
+        ConfigError, UsageError: the folder is neither, or an option is wrong.
+        PortInUseError: somebody else listens there.
+        ShuffleDPError: the deployment cannot be asked; it is asked once before anything is served.
+    """
+    listening.check()
+    source = _source(folder, operate=operate)
+    sessions = Sessions(time.monotonic) if operate else None
+    pages = Pages(source, sessions)
+    desk = Desk(pages, source, sessions, listening.tls).routes() if sessions and isinstance(source, Watch) else []
+    app = application(pages, desk, (*LOOPBACK, *listening.names), tls=listening.tls)
+    config = _config(app, listening)
+    with _bound(listening) as bound:
+        asyncio.run(_serve(source, bound, config, partial(_say, source, listening, sessions)))
+
+
+def _source(folder: Path, *, operate: bool) -> Watch | Saved:
+    deployed = [(folder / name).exists() for name in ("roster.json", "root.pub", "operator")]
+    if folder.is_dir() and (deployed[2] or (any(deployed) and not (folder / "result.json").exists())):
+        if not deployed[2]:
+            raise ConfigError(
+                f"{folder} has no operator/ with TLS files, so nobody can be asked; name the operator's key folder"
+            )
+        return Watch(folder)
+    if operate:
+        raise UsageError(
+            f"--operate needs a deployment's key folder, and {folder} is none; leave it out for saved rounds"
+        )
+    return Saved(folder)
+
+
+@contextmanager
+def _bound(listening: Listening) -> Iterator[socket.socket]:
+    """The listening socket, made before anything else so that a taken port is a plain error."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            listening.host.strip("[]"), listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise UsageError(f"--host {listening.host}: no such address; 127.0.0.1 is the default") from error
+    with socket.socket(family, kind, protocol) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(address)
+        except OSError as error:
+            raise PortInUseError(
+                f"cannot listen on {listening.host}, port {listening.port}: {error.strerror}; choose another --port"
+            ) from error
+        yield bound
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command: those unwind it like any other."""
+
+    def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]  # the same interface
+        return nullcontext()
+
+
+def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        http="h11",
+        h11_max_incomplete_event_size=_MOST_HEADERS,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise ConfigError(
+            f"the TLS files cannot be used ({error.strerror or error}); give a PEM certificate and its unencrypted key"
+        ) from error
+    return config
+
+
+async def _serve(source: Source, bound: socket.socket, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    await source.check()
+    ready()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(source.run())
+        await _Server(config).serve([bound])
+
+
+def _say(source: Source, listening: Listening, sessions: Sessions | None) -> None:
+    lines = [f"console of {source.title}: {listening.address}/"]
+    if sessions is None:
+        lines.append("read-only" + (": start it with --operate to open and end rounds" if source.live else ""))
+    else:
+        lines.append(f"to operate, open: {listening.address}/sign-in?key={sessions.key}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,138 @@
+"""The frame of every page of the console, and the small pieces that pages share. Pure HTML, every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from shuffledp.pages import shown
+from shuffledp_ops.console.advice import advice
+from shuffledp_ops.rounds.page import style
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Who looks at a page: `operates` may use the buttons; `version` is the state that the page is of."""
+
+    title: str
+    live: bool
+    version: str
+    operates: bool = False
+
+
+def framed(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool = True) -> str:
+    """A whole page. One that `follows` is brought up to date by the script: its parts with `data-live`."""
+    operates = '<span class="badge">operator</span>' if viewer.operates else ""
+    opens = '<a href="/open">Open a round</a>' if viewer.operates else ""
+    kind = "deployment" if viewer.live else "saved rounds"
+    follow = f' data-version="{shown(viewer.version)}"' if follows else ""
+    still = (
+        '<noscript><p class="fine">Without JavaScript this page stands still: '
+        '<a href="">load it again</a> to see what is new.</p></noscript>'
+    )
+    return _PAGE.format(
+        title=f"{shown(title)} · {shown(viewer.title)}",
+        follow=follow,
+        name=shown(viewer.title),
+        kind=kind,
+        operates=operates,
+        opens=opens,
+        still=still if follows else "",
+        body="\n".join(body),
+    )
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"{follow}>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="/console.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/console.css">
+<script src="/console.js" defer></script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<div class="top"><a class="home" href="/"><strong>shuffledp</strong> <span>{kind} {name}</span></a>
+<nav aria-label="Console">{opens}{operates}<span id="state" role="status"></span></nav></div>
+<main id="main">
+{still}
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def stylesheet() -> str:
+    """The one style sheet: what all pages share, that of a round's report, and the console's own."""
+    return files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8") + style() + own("console.css")
+
+
+def own(name: str) -> str:
+    """A file of the console's own."""
+    return files("shuffledp_ops.console").joinpath("files", name).read_text(encoding="utf-8")
+
+
+def live(name: str, parts: Iterable[str]) -> str:
+    """A part of a page that the script replaces when it has changed."""
+    return f'<div id="{name}" data-live>{"".join(parts)}</div>'
+
+
+def _when(milliseconds: int) -> datetime:
+    """The time, or the nearest that a calendar has: others may have written any number."""
+    return datetime.fromtimestamp(min(max(milliseconds, 0), 2**47) / 1000, UTC)
+
+
+def moment(milliseconds: int) -> str:
+    """A time, UTC, to the minute."""
+    when = _when(milliseconds)
+    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{when:%Y-%m-%d %H:%M} UTC</time>'
+
+
+def until(milliseconds: int) -> str:
+    """A time to come; the script adds how long that is."""
+    when = _when(milliseconds)
+    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}" data-until="{milliseconds}">{when:%H:%M} UTC</time>'
+
+
+def short(round_id: str) -> str:
+    """The beginning of a round's id, enough to tell it from the others."""
+    return shown(round_id[:8])
+
+
+def epsilon(value: float) -> str:
+    """An ε to four digits; infinity is no bound."""
+    return "no finite bound" if value == float("inf") else f"{value:.4g}"
+
+
+def mishap(error: str, words: str, heading: str = "") -> str:
+    """An error in a box: its name, its own sentence, what it means and what to do."""
+    said = advice(error)
+    return (
+        f'<div class="note mishap">{heading}<p><code>{shown(error)}</code> {shown(words)}</p>'
+        f"<p>{shown(said.happened)}</p><p><strong>What to do:</strong> {_commands(said.do)}</p></div>"
+    )
+
+
+def _commands(words: str) -> str:
+    """Backquotes of our own sentences as code."""
+    parts = shown(words).split("`")
+    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+
+
+def table(heads: Iterable[str], rows: Iterable[str]) -> str:
+    """A table that becomes a list of boxes on a telephone; rows are made by `row`."""
+    cells = "".join(f'<th scope="col">{shown(head)}</th>' for head in heads)
+    return f'<table class="rounds"><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def row(cells: Mapping[str, str]) -> str:
+    """A row from HTML by column; the first cell names it."""
+    tags = ["th scope=row", *["td"] * (len(cells) - 1)]
+    named = zip(tags, cells.items(), strict=True)
+    return "<tr>" + "".join(f'<{tag} data-name="{head}">{cell}</{tag[:2]}>' for tag, (head, cell) in named) + "</tr>"

@@ -1,0 +1,187 @@
+"""What the console knows, as values that a page can be drawn from. Pure.
+
+Whoever finds it out (`watching`, `saved`) replaces a `Snapshot` as a whole: a page is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from shuffledp_core.documents.models import Certificate
+from shuffledp_ops.rounds.report import RoundReport
+
+RUNNING: Final = "running"
+PUBLISHED: Final = "published"
+FAILED: Final = "failed"
+UNREADABLE: Final = "unreadable"
+
+MOST_ROUNDS: Final = 100
+"""Rounds on the pages, the newest; `shuffledp results list` has all."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far one stage of a round is at one party (`node`, "" for the analyst).
+
+    `done` of `total` are reports for the stage "accepting" and messages elsewhere; `seconds` is 0 until it is over.
+    """
+
+    stage: str
+    node: str
+    done: int
+    total: int
+    seconds: float
+
+    @property
+    def over(self) -> bool:
+        """True once the stage is over at this party."""
+        return self.seconds > 0
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What a round told its devices, read from its verified manifest; times in milliseconds since 1970."""
+
+    min_reports: int
+    max_reports: int
+    opens_at: int
+    closes_at: int
+    plan: Certificate
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a round ended, read from its verified result; `final` only of a published one."""
+
+    outcome: str
+    error: str = ""
+    reason: str = ""
+    final: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round; what is not known (yet) is empty. `opened_at` is in milliseconds since 1970."""
+
+    round_id: str
+    opened_at: int
+    population: str
+    mechanism: str
+    outcome: str
+    error: str = ""
+    accepted: int = 0
+    announced: Announced | None = None
+    steps: Mapping[tuple[str, str], Step] = field(default_factory=dict)
+    ending: Ending | None = None
+
+    @property
+    def running(self) -> bool:
+        """True until the round has ended."""
+        return self.outcome == RUNNING
+
+    def step(self, stage: str, node: str = "") -> Step | None:
+        """How far a stage is at a party; None before it began there."""
+        return self.steps.get((stage, node))
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One entry of the accountant's ledger; `epsilon` is infinite where no finite bound is known."""
+
+    entry: int
+    round_id: str
+    state: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A population's account, as the accountant states it; all ε at `delta`, by its way of composition.
+
+    `charges` are the newest ones; `counts` says how many there are by state.
+    """
+
+    population: str
+    limit: float
+    delta: float
+    spent: float
+    left: float
+    composition: str
+    counts: Mapping[str, int]
+    charges: tuple[Charge, ...]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that cannot be shown now, such as what a party would say: what, the error's name, and its words."""
+
+    what: str
+    error: str
+    words: str
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A published round to look at: its verified report, and the files beside it by name; equal to itself alone."""
+
+    report: RoundReport
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is shown, of one moment; `at` in milliseconds since 1970, 0 before anybody was asked.
+
+    `more` says that there are older rounds than those listed. `troubles` are of parties that did not answer: then what
+    they said last is still shown. `newest` is the last answer, once it has been verified.
+    """
+
+    at: int = 0
+    rounds: tuple[Round, ...] = ()
+    more: bool = False
+    budgets: tuple[Budget, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    newest: Opened | None = None
+
+    def round(self, round_id: str) -> Round | None:
+        """The round of this id, if it is listed."""
+        return next((one for one in self.rounds if one.round_id == round_id), None)
+
+    def charge(self, round_id: str) -> Charge | None:
+        """The ledger's entry for a round, if it is among the newest."""
+        return next((one for budget in self.budgets for one in budget.charges if one.round_id == round_id), None)
+
+
+class Source(Protocol):
+    """Where the console's knowledge comes from: a deployment that runs, or a folder of saved rounds."""
+
+    @property
+    def title(self) -> str:
+        """Whose rounds these are."""
+
+    @property
+    def live(self) -> bool:
+        """True for a deployment, False for saved rounds."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever the snapshot changes."""
+
+    async def changed(self, since: int) -> int:
+        """Returns the version as soon as it is another than `since`."""
+
+    async def check(self) -> None:
+        """Looks once whether there is anything to show, before pages are served. Raises what is wrong."""
+
+    async def run(self) -> None:
+        """Keeps the snapshot up to date, for ever."""
+
+    async def open(self, round_id: str) -> Opened:
+        """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""

@@ -1,0 +1,154 @@
+"""Saved rounds as the console sees them: the folders that `demo`, `round` and `results show --out` leave.
+
+Nobody need run for it. Each folder is verified by its own roster and root key, as `shuffledp report` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES
+from shuffledp_core.errors import ConfigError, ShuffleDPError, UnknownRoundError
+from shuffledp_core.keys import read_file
+from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.model import (
+    MOST_ROUNDS,
+    PUBLISHED,
+    UNREADABLE,
+    Ending,
+    Opened,
+    Round,
+    Snapshot,
+)
+from shuffledp_ops.rounds.reading import read_round
+
+REFRESH: Final = 3.0
+"""Seconds between two looks into the folder."""
+
+_FILES: Final = (
+    "certificate.json", "plan-certificate.json", "manifest.json", "result.json", "roster.json", "root.pub",
+    "report.json", "plot.png",
+)  # fmt: skip
+"""What a page of a round links to."""
+
+_RESULT: Final = "result.json"
+
+_State: TypeAlias = tuple[int, ...]
+"""Times of a folder's files, in nanoseconds: as long as they stay, so does what was verified."""
+
+
+class Saved:
+    """The source of a folder of saved rounds; see `model.Source`. Raises `ConfigError` for what is no such folder."""
+
+    live = False
+
+    def __init__(self, folder: Path) -> None:
+        check_saved(folder)
+        self._folder = folder
+        self._changes = Changes()
+        self._known: dict[Path, tuple[_State, Round, Opened | None]] = {}
+
+    @property
+    def title(self) -> str:
+        """The folder's name."""
+        return self._folder.resolve().name
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        return self._changes.snapshot
+
+    @property
+    def version(self) -> int:
+        """Grows whenever the snapshot changes."""
+        return self._changes.version
+
+    async def changed(self, since: int) -> int:
+        """Returns the version as soon as it is another than `since`."""
+        return await self._changes.changed(since)
+
+    async def check(self) -> None:
+        """Nothing more than when it was made."""
+
+    async def run(self) -> None:
+        """Looks for new folders, for ever."""
+        while True:
+            await asyncio.to_thread(self.look)
+            await asyncio.sleep(REFRESH)
+
+    def look(self) -> None:
+        """Reads and verifies what is new, the newest rounds first; each is on the pages as soon as it is verified."""
+        found = sorted(_folders(self._folder), key=lambda one: one[1], reverse=True)
+        newest = dict(found[:MOST_ROUNDS])
+        self._known = {place: known for place, known in self._known.items() if place in newest}
+        for place, state in newest.items():
+            if (known := self._known.get(place)) is None or known[0] != state:
+                self._known[place] = (state, *_read(place))
+        rounds = sorted((known[1] for known in self._known.values()), key=lambda one: one.opened_at, reverse=True)
+        published = {one.round_id: opened for _, one, opened in self._known.values() if opened is not None}
+        last = next((published[one.round_id] for one in rounds if one.round_id in published), None)
+        more = len(found) > MOST_ROUNDS
+        self._changes.put(Snapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
+
+    async def open(self, round_id: str) -> Opened:
+        """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""
+        folder = self._folder / round_id
+        known = self._known.get(folder)
+        if known is None:
+            raise UnknownRoundError(f"{self._folder} has no round {round_id}; the list shows those that it has")
+        report = await asyncio.to_thread(read_round, folder) if known[2] is None else known[2].report
+        return Opened(report, await asyncio.to_thread(_files, folder))
+
+
+def check_saved(folder: Path) -> None:
+    """Raises `ConfigError`, which says what to name instead, for what is no folder of saved rounds."""
+    try:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{folder} is no folder; name a deployment's key folder (with roster.json, root.pub and operator/), or "
+                "one of saved rounds such as out"
+            )
+        if (folder / _RESULT).exists():
+            raise ConfigError(f"{folder} is one saved round; name the folder that it is in: {folder.resolve().parent}")
+        if not _folders(folder):
+            raise ConfigError(
+                f"{folder} has neither a deployment's roster.json, root.pub and operator/ nor saved rounds; `shuffledp "
+                "demo` leaves one in out"
+            )
+    except OSError as error:
+        raise ConfigError(f"cannot look into {folder}: {error.strerror}; check its name and permissions") from error
+
+
+def _folders(folder: Path) -> list[tuple[Path, _State]]:
+    found = []
+    for child in folder.iterdir():
+        if ROUND_ID.fullmatch(child.name) and (child / _RESULT).is_file():
+            times = [(child / name).stat().st_mtime_ns for name in _FILES if (child / name).is_file()]
+            found.append((child, (max(times), *times)))
+    return found
+
+
+def _read(folder: Path) -> tuple[Round, Opened | None]:
+    try:
+        report = read_round(folder)
+        if report.round_id != folder.name:
+            raise ConfigError(f"{folder} holds round {report.round_id}; give the folder that name")
+    except ShuffleDPError as error:
+        at = (folder / _RESULT).stat().st_mtime_ns // 10**6
+        ending = Ending(UNREADABLE, type(error).__name__, str(error))
+        return Round(folder.name, at, "", "", UNREADABLE, ending.error, ending=ending), None
+    final = report.final
+    ending = Ending(PUBLISHED, final=final)
+    row = Round(folder.name, final.issued_at, final.population, final.mechanism.kind, PUBLISHED)
+    return replace(row, accepted=report.accepted, ending=ending), Opened(report, {})
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    found = {name: folder / name for name in _FILES if (folder / name).is_file()}
+    small = {name: file for name, file in found.items() if file.stat().st_size <= 4 * MAX_DOCUMENT_BYTES}
+    return {name: read_file(file, "saved") for name, file in small.items()}

@@ -1,0 +1,309 @@
+"""A deployment as the console sees it: asked by one process for all viewers, each round followed once.
+
+It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the accountant for budgets
+whenever a round began or ended. A party that does not answer is shown as such, with what it said last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from shuffledp_client.transport import AnalystReader, Backoff
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import MalformedDocumentError, ShuffleDPError, UnknownRoundError, UnreachableError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.tls import OPERATOR
+from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_ops.console.accounts import Accounts
+from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.model import (
+    MOST_ROUNDS,
+    PUBLISHED,
+    RUNNING,
+    Announced,
+    Ending,
+    Opened,
+    Round,
+    Snapshot,
+    Step,
+    Trouble,
+)
+from shuffledp_ops.keys.pki import ANALYST, Deployment, open_deployment
+from shuffledp_ops.results.fetching import download, require_round, verified
+from shuffledp_ops.rounds.operate import trusted_files
+from shuffledp_ops.rounds.running import control_of
+from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
+
+REFRESH: Final = 2.0
+"""Seconds between two questions for new rounds."""
+
+_PAUSE: Final = 0.5
+"""Shortest time between two changes of the snapshot, in seconds."""
+
+_CALL: Final = 15.0
+"""Deadline of one question, in seconds."""
+
+_NEWEST: Final = 8
+"""Rounds that are asked for to learn of new ones; all on the pages when none of these is known."""
+
+_MOST_FOLLOWED: Final = 16
+_MOST_OPENED: Final = 16
+_ENDED: Final = "ended"
+_ANSWER: Final = "the answer of round"
+_ONE_ATTEMPT: Final = Backoff(attempts=1)
+
+
+class Watch:
+    """The source of a deployment that runs; see `model.Source`. `keys` is its key folder."""
+
+    live = True
+
+    def __init__(self, keys: Path) -> None:
+        self._keys = keys
+        self.deployment: Deployment = open_deployment(keys)
+        self._accounts = Accounts()
+        self._changes = Changes()
+        self._rounds: dict[str, Round] = {}
+        self._more = False
+        self._troubles: dict[str, Trouble] = {}
+        self._followed: set[str] = set()
+        self._touched, self._hurried = asyncio.Event(), asyncio.Event()
+        self._opened: OrderedDict[str, Opened] = OrderedDict()
+        self._opening = asyncio.Lock()
+        self._tried = ""
+        self._newest: Opened | None = None
+
+    @property
+    def title(self) -> str:
+        """The deployment's name."""
+        return self.deployment.roster.deployment
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        return self._changes.snapshot
+
+    @property
+    def version(self) -> int:
+        """Grows whenever the snapshot changes."""
+        return self._changes.version
+
+    async def changed(self, since: int) -> int:
+        """Returns the version as soon as it is another than `since`."""
+        return await self._changes.changed(since)
+
+    def hurry(self) -> None:
+        """Asks for budgets and rounds at once: something was done that changes them."""
+        self._accounts.due = True
+        self._hurried.set()
+
+    async def until_listed(self, round_id: str) -> None:
+        """Waits until a round that was just opened is in the snapshot; for a few seconds, then it is not."""
+        self.hurry()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CALL):
+                version = self.version
+                while self.snapshot.round(round_id) is None:
+                    version = await self.changed(version)
+
+    async def run(self) -> None:
+        """Keeps the snapshot up to date, for ever; connects anew, with the keys of that moment, after an error."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._publish())
+            while True:
+                try:
+                    await self._session(tasks)
+                except ShuffleDPError as error:
+                    self._fail(ANALYST, error)
+                await asyncio.sleep(REFRESH)
+
+    async def check(self) -> None:
+        """Asks the analyst once. Raises its typed errors: of a deployment that is away, or takes other keys."""
+        try:
+            async with control_of(self.deployment) as control:
+                await self._list(control)
+        except UnreachableError as error:
+            address = self.deployment.roster.analyst.address
+            raise type(error)(
+                f"{error}. Is the deployment up, can {address} be reached from here, and are the keys in {self._keys} "
+                "not those of another deployment?"
+            ) from error
+
+    async def open(self, round_id: str) -> Opened:
+        """A published round, verified; computed once. Raises `UnknownRoundError`, or what is wrong with it."""
+        async with self._opening:
+            if round_id not in self._opened:
+                deployment = self.deployment
+                async with asyncio.timeout(4 * _CALL):
+                    downloaded = await download(deployment, round_id)
+                found = await asyncio.to_thread(verified, deployment, round_id, *downloaded)
+                documents = {f"{name}.json": one.to_bytes() for name, one in found.report.documents.items()}
+                self._opened[round_id] = Opened(found.report, documents | trusted_files(self._keys))
+                while len(self._opened) > _MOST_OPENED:
+                    self._opened.popitem(last=False)
+            return self._opened[round_id]
+
+    async def _session(self, tasks: asyncio.TaskGroup) -> None:
+        self.deployment = deployment = open_deployment(self._keys)
+        async with AsyncExitStack() as stack:
+            control = await stack.enter_async_context(control_of(deployment))
+            reader = AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster, _ONE_ATTEMPT)
+            await stack.enter_async_context(reader)
+            while True:
+                await self._list(control)
+                self._recover(ANALYST)
+                for known in [one for one in self._rounds.values() if one.running]:
+                    if known.round_id not in self._followed and len(self._followed) < _MOST_FOLLOWED:
+                        self._followed.add(known.round_id)
+                        tasks.create_task(self._follow(deployment, known.round_id))
+                await self._learn(deployment, reader)
+                await self._ask_accounts(deployment)
+                first = next((one.round_id for one in self._rounds.values() if one.outcome == PUBLISHED), "")
+                if first != self._tried:
+                    self._tried = first
+                    tasks.create_task(self._verify_newest(first))
+                self._touch()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurried.wait(), REFRESH)
+                self._hurried.clear()
+
+    async def _list(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> None:
+        """Learns of new rounds; of those that are known only a running one can change, and that one is followed."""
+        for limit in (_NEWEST, MOST_ROUNDS):
+            async with translated(ANALYST):
+                page = await control.ListRounds(analyst_pb2.ListRoundsRequest(limit=limit), timeout=_CALL)
+            known = any(one.round_id in self._rounds for one in page.rounds)
+            if known or not page.more:
+                break
+        if not all(ROUND_ID.fullmatch(one.round_id) for one in page.rounds):
+            raise MalformedDocumentError("the analyst lists a round under an id that no round has; look at its log")
+        for one in page.rounds:
+            before = self._rounds.get(one.round_id)
+            if before is None or (before.running and one.outcome != RUNNING):
+                self._accounts.due = True
+                fresh = before or Round(one.round_id, one.opened_at, one.population, one.mechanism, one.outcome)
+                self._rounds[one.round_id] = replace(
+                    fresh, outcome=one.outcome, error=one.error, accepted=one.accepted or fresh.accepted
+                )
+        newest = sorted(self._rounds.values(), key=lambda one: (one.opened_at, one.round_id), reverse=True)
+        self._more = self._more or (page.more and len(newest) >= MOST_ROUNDS)
+        self._rounds = {one.round_id: one for one in newest[:MOST_ROUNDS]}
+
+    async def _follow(self, deployment: Deployment, round_id: str) -> None:
+        """Follows one round to its end, or until the analyst stops telling: then the next turn begins again."""
+        try:
+            async with control_of(deployment) as control, translated(ANALYST):
+                async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+                    self._progress(round_id, event)
+                    if event.stage == _ENDED:
+                        self._end(deployment, round_id, Signed.from_bytes(event.result))
+        except ShuffleDPError as error:
+            self._fail(ANALYST, error)
+        finally:
+            self._followed.discard(round_id)
+
+    def _progress(self, round_id: str, event: analyst_pb2.FollowRoundResponse) -> None:
+        known = self._rounds.get(round_id)
+        if known is None or event.stage == _ENDED:
+            return
+        step = Step(event.stage, event.node, event.done, event.total, event.seconds)
+        accepted = event.done if event.stage == "accepting" else known.accepted
+        steps = {**known.steps, (event.stage, event.node): step}
+        self._rounds[round_id] = replace(known, steps=steps, accepted=accepted)
+        self._touch()
+
+    async def _learn(self, deployment: Deployment, reader: AnalystReader) -> None:
+        """Asks for what is missing: manifests of rounds that run, results of those that ended, a few at a time."""
+        missing = [one for one in self._rounds.values() if (one.announced if one.running else one.ending) is None]
+        for one in missing[:_NEWEST]:
+            try:
+                async with asyncio.timeout(_CALL):
+                    if one.running:
+                        said = from_json(await reader.announcement(one.round_id), Announcement)
+                        self._announce(deployment, one.round_id, said)
+                    else:
+                        self._end(deployment, one.round_id, await reader.result(one.round_id))
+            except UnknownRoundError:
+                continue  # not announced yet; or it ended just now, and its result comes with the next turn
+            except TimeoutError as error:
+                raise UnreachableError(f"the analyst gave no answer within {_CALL:g} s") from error
+            except ShuffleDPError as error:  # one bad record hides no other round
+                self._end_badly(one.round_id, error)
+
+    def _announce(self, deployment: Deployment, round_id: str, said: Announcement) -> None:
+        manifest = verify_from(deployment.roster.analyst, said.manifest, Manifest)
+        require_round(manifest, deployment.roster.deployment, round_id)
+        plan = verify_from(deployment.roster.accountant, manifest.certificate, Certificate)
+        announced = Announced(manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan)
+        self._rounds[round_id] = replace(self._rounds[round_id], announced=announced)
+
+    def _end(self, deployment: Deployment, round_id: str, signed: Signed) -> None:
+        if (known := self._rounds.get(round_id)) is None:
+            return
+        result = verify_from(deployment.roster.analyst, signed, Result)
+        require_round(result, deployment.roster.deployment, round_id)
+        final = None
+        if result.outcome == PUBLISHED and result.final_certificate is not None:
+            final = verify_from(deployment.roster.accountant, result.final_certificate, Certificate)
+        ending = Ending(result.outcome, result.error or "", result.reason or "", final)
+        self._rounds[round_id] = replace(
+            known,
+            outcome=result.outcome,
+            error=ending.error,
+            accepted=result.accepted or known.accepted,
+            ending=ending,
+        )
+        self.hurry()
+
+    def _end_badly(self, round_id: str, error: ShuffleDPError) -> None:
+        known = self._rounds[round_id]
+        if not known.running:
+            ending = Ending(known.outcome, type(error).__name__, str(error))
+            self._rounds[round_id] = replace(known, ending=ending)
+
+    async def _verify_newest(self, round_id: str) -> None:
+        """Verifies the last answer as soon as it is there: its chart is on the first page."""
+        try:
+            self._newest = await self.open(round_id)
+            self._troubles = {who: one for who, one in self._troubles.items() if not who.startswith(_ANSWER)}
+        except (UnreachableError, TimeoutError):
+            self._tried = ""  # again with the next turn
+        except ShuffleDPError as error:
+            self._fail(f"{_ANSWER} {round_id[:8]}", error)
+        self._touch()
+
+    async def _ask_accounts(self, deployment: Deployment) -> None:
+        name = deployment.roster.accountant.name
+        try:
+            await self._accounts.ask(deployment, _CALL)
+        except ShuffleDPError as error:
+            self._fail(name, error)
+        else:
+            self._recover(name)
+
+    def _fail(self, party: str, error: ShuffleDPError) -> None:
+        self._troubles[party] = Trouble(party, type(error).__name__, str(error))
+        self._touch()
+
+    def _recover(self, party: str) -> None:
+        self._troubles.pop(party, None)
+
+    def _touch(self) -> None:
+        self._touched.set()
+
+    async def _publish(self) -> None:
+        while True:
+            await self._touched.wait()
+            self._touched.clear()
+            at = self.snapshot.at if ANALYST in self._troubles else round(time.time() * 1000)
+            troubles, budgets = tuple(self._troubles.values()), self._accounts.budgets
+            self._changes.put(Snapshot(at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest))
+            await asyncio.sleep(_PAUSE)

@@ -1,0 +1,169 @@
+"""The console's HTTP application: pages, and a stream of events for those that are open. It changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from shuffledp_core.errors import AccessDenied, ShuffleDPError, UnknownRoundError, UnreachableError, UsageError
+from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_ops.console import budgets, one_round
+from shuffledp_ops.console.frame import Viewer, own, stylesheet
+from shuffledp_ops.console.guards import Guard
+from shuffledp_ops.console.model import PUBLISHED, Opened, Source
+from shuffledp_ops.console.overview import overview
+from shuffledp_ops.console.sessions import Session, Sessions
+
+COOKIE: Final = "shuffledp-console"
+"""Name of an operator's session."""
+
+MOST_STREAMS: Final = 32
+"""Pages that are brought up to date at the same time; further ones are shown as they stand."""
+
+_HEARTBEAT: Final = 15.0
+"""Seconds after which a silent stream shows that it is alive."""
+
+_TYPES: Final = {"json": "application/json", "pub": "text/plain; charset=utf-8", "png": "image/png"}
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The pages of one source; `sessions` only where a deployment may be operated."""
+
+    def __init__(self, source: Source, sessions: Sessions | None = None) -> None:
+        self._source = source
+        self._sessions = sessions
+        self._run = secrets.token_hex(4)
+        self._streams = 0
+
+    def routes(self) -> list[Route]:
+        """The routes of all pages."""
+        return [
+            Route("/", self.overview),
+            Route("/rounds/{round_id}/", self.round),
+            Route("/rounds/{round_id}/{name}", self.document),
+            Route("/populations/{name}/", self.population),
+            Route("/events", self.events),
+            Route("/console.css", _file("text/css; charset=utf-8", stylesheet())),
+            Route("/console.js", _file("text/javascript; charset=utf-8", own("console.js"))),
+            Route("/console.svg", _file("image/svg+xml", own("console.svg"))),
+        ]
+
+    def session(self, request: Request) -> Session | None:
+        """The session of who asks, if an operator does."""
+        return None if self._sessions is None else self._sessions.find(request.cookies.get(COOKIE))
+
+    def viewer(self, request: Request) -> Viewer:
+        """Who looks, and at which state."""
+        version, operates = f"{self._run}-{self._source.version}", self.session(request) is not None
+        return Viewer(self._source.title, self._source.live, version, operates=operates)
+
+    async def overview(self, request: Request) -> Response:
+        """The first page."""
+        viewer, snapshot = self.viewer(request), self._source.snapshot
+        return HTMLResponse(overview(viewer, snapshot))
+
+    async def round(self, request: Request) -> Response:
+        """A round: its progress, its report, or why there is none."""
+        viewer, round_id = self.viewer(request), _round_id(request)
+        known = self._source.snapshot.round(round_id)
+        if known is not None and known.running:
+            return HTMLResponse(one_round.running(viewer, known))
+        if known is not None and known.outcome != PUBLISHED:
+            return HTMLResponse(one_round.failed(viewer, known, self._source.snapshot.charge(round_id)))
+        return HTMLResponse(one_round.published(viewer, await self._opened(round_id)))
+
+    async def document(self, request: Request) -> Response:
+        """A file beside a round's report, whole: a signed document, or a key to verify it by."""
+        opened, name = await self._opened(_round_id(request)), request.path_params["name"]
+        if name not in opened.files:
+            raise HTTPException(404)
+        return Response(opened.files[name], media_type=_TYPES.get(name.rpartition(".")[2], "text/plain"))
+
+    async def population(self, request: Request) -> Response:
+        """The account of a population."""
+        snapshot, name = self._source.snapshot, request.path_params["name"]
+        found = next((one for one in snapshot.budgets if one.population == name), None)
+        if found is None:
+            raise HTTPException(404)
+        return HTMLResponse(budgets.page(self.viewer(request), snapshot, found))
+
+    async def events(self, _: Request) -> Response:
+        """A stream of versions: one at once, then one at each change. The page fetches itself again then."""
+        if self._streams >= MOST_STREAMS:
+            return PlainTextResponse(
+                f"{MOST_STREAMS} pages are being brought up to date already; close some\n", status_code=503
+            )
+        return StreamingResponse(self._versions(), media_type="text/event-stream")
+
+    async def _versions(self) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            version = self._source.version
+            while True:
+                yield f"data: {self._run}-{version}\n\n"
+                before = version
+                while version == before:
+                    try:
+                        async with asyncio.timeout(_HEARTBEAT):
+                            version = await self._source.changed(before)
+                    except TimeoutError:
+                        yield ": alive\n\n"
+        finally:
+            self._streams -= 1
+
+    async def _opened(self, round_id: str) -> Opened:
+        try:
+            return await self._source.open(round_id)
+        except TimeoutError as error:
+            raise UnreachableError("the analyst gave no answer in time; load the page again") from error
+
+    async def refuse(self, request: Request, error: Exception) -> Response:
+        """The page of an error: of ours, or of a place that does not exist."""
+        viewer = self.viewer(request)
+        if isinstance(error, HTTPException):
+            words = "there is no such page; the list of rounds has links to all of them"
+            page = one_round.refused(viewer, "Not here", UnknownRoundError.__name__, words)
+            return HTMLResponse(page, status_code=error.status_code)
+        page = one_round.refused(viewer, "That did not work", type(error).__name__, str(error))
+        return HTMLResponse(page, status_code=_status(error))
+
+
+_STATUS: Final = ((UnknownRoundError, 404), (AccessDenied, 403), (UsageError, 400), (UnreachableError, 504))
+
+
+def _status(error: Exception) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
+
+
+def _round_id(request: Request) -> str:
+    round_id: str = request.path_params["round_id"]
+    if not ROUND_ID.fullmatch(round_id):
+        raise HTTPException(404)
+    return round_id
+
+
+def _file(kind: str, content: str) -> Handler:
+    async def answer(_: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return answer
+
+
+def application(pages: Pages, further: Collection[Route], names: Collection[str], *, tls: bool) -> ASGIApp:
+    """The whole application behind its guard; `further` routes, such as an operator's, come before the pages'."""
+    app = Starlette(
+        routes=[*further, *pages.routes()],
+        exception_handlers={ShuffleDPError: pages.refuse, HTTPException: pages.refuse},
+    )
+    return Guard(app, names, tls=tls)

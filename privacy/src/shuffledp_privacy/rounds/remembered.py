@@ -1,0 +1,48 @@
+"""Rounds that share a response which devices keep: all of them together cost what that response can ever show (K14).
+
+They are no composition, because what they draw is not independent. A mechanism with `remembered` states the cost of all
+such rounds by `certified_curve` and `corrupted_bounds`; of `epsilon_bounds` and `delta_bounds`, which are about one
+round alone, nothing may be added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, certified_curve, corrupted_bounds, epsilon_bounds
+
+
+@dataclass(frozen=True, slots=True)
+class AllReports:
+    """A spec for every round, past and future, that shares this mechanism's kept response."""
+
+    mechanism: object
+
+    @property
+    def domain(self) -> int:
+        """Number of admissible inputs."""
+        return int(getattr(self.mechanism, "domain", 2))
+
+
+def remembered_by(spec: object) -> str | None:
+    """The name of the response that rounds of this spec share; None where each draws its own."""
+    return getattr(spec, "remembered", None)
+
+
+@certified_curve.register
+def _(spec: AllReports, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    return certified_curve(spec.mechanism, setting, distance, epsilons)
+
+
+@epsilon_bounds.register
+def _(spec: AllReports, setting: Setting, delta: float) -> Bounds:
+    found = corrupted_bounds(spec, setting, delta)
+    return Bounds(found.epsilon if found.delta <= delta else float("inf"), 0.0, None, found.basis)
+
+
+@corrupted_bounds.register
+def _(spec: AllReports, setting: Setting, delta: float) -> CorruptedBounds:
+    return corrupted_bounds(spec.mechanism, setting, delta)

@@ -1,0 +1,149 @@
+"""Checking that the mixing of a verified round is right, from its published documents alone: docs/mixing.md, P3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from shuffledp_core.answer import check_answer
+from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.models import Certificate, HistoryDigest, Manifest, Result, Roster, RoundKey
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import FalseResultError, ForeignDocumentError, NotInstalledError, RoundKeyError
+from shuffledp_core.keys import read_file, verify_from
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.vocabulary import CertificateStage, Mix
+
+if TYPE_CHECKING:
+    from shuffledp_core.verified.chain import Chain
+
+BOARD: Final = "board.bin"
+HISTORY: Final = "history.bin"
+"""Files of a round's folder: the published messages in mixed order, and what shows that they are the right ones."""
+
+
+def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...]:
+    """Checks list, headers, exclusions and board of a saved round, in words; nothing of a plain one.
+
+    1. The result is the analyst's, and names board and history if the plan's mixing is verified; these are the ones.
+    2. The manifest is the analyst's, of the same round and plan; its round keys are the certified nodes' own.
+    3. P3: the list is node 1's and holds, the headers lead from it to the board, and so do all exclusions.
+    4. Result, final certificate and every node's header count the reports that are left; the answer follows from the
+       board.
+
+    Raises:
+        ConfigError: a file is missing.
+        NotInstalledError: the arithmetic is not installed here.
+        DocumentError: step 1 or 2.
+        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: step 3, naming who is at fault.
+        FalseResultError: step 1 or 4; of a node's header, as `check_headers`.
+    """
+    result = verify_from(roster.analyst, signed, Result)
+    if not _is_verified(result):
+        return ()
+    if not isinstance(result.history, HistoryDigest):  # 1
+        # Without this an analyst who exchanged the board would only have to keep silent about its history.
+        raise FalseResultError(
+            "the plan's mixing is verified, and the result names no history that shows it; keep the result: it is "
+            "evidence against the analyst"
+        )
+    board = _named(folder / BOARD, result.board_digest or "")  # 1
+    history = _named(folder / HISTORY, result.history.digest)
+    announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))  # 2
+    manifest = verify_from(roster.analyst, announced, Manifest)
+    plan = _plan(result, manifest, roster)
+    chain = _followed(announced, manifest, plan, roster, history, board)  # 3
+    _check_counts(result, plan, chain.users, roster)  # 4
+    check_answer(result, plan.mechanism, manifest.geometry, board)
+    users = len(chain.case.listed.claims)
+    return (
+        f"mixing: {users:,} claims on the list of {manifest.route[0].signer}, each enrolled, signed and proved",
+        f"mixing: {chain.case.terms.hops} hops lead from it to the board of "
+        f"{chain.users * manifest.geometry.messages_per_user:,} messages, each proved; the answer follows from it",
+        f"mixing: {len(chain.excluded):,} users excluded by evidence",
+    )
+
+
+def unchecked_mixing(signed: Signed) -> tuple[str, ...]:
+    """What to say of a document that is checked without its folder: of the result of a verified round, how to go on."""
+    if signed.label != Result.label or not _is_verified(from_json(signed.body, Result)):
+        return ()
+    return ("mixing: NOT checked; it needs the round's folder, with board and history: shuffledp verify FOLDER",)
+
+
+def _is_verified(result: Result) -> bool:
+    """True if anything in the result says so: one that leaves the plan out must not pass for a plain round's."""
+    inside = (result.plan_certificate, result.final_certificate)
+    said = any(from_json(each.body, Certificate).verified for each in inside if each is not None)
+    return said or isinstance(result.history, HistoryDigest)
+
+
+def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster) -> None:
+    if result.final_certificate is None:
+        raise FalseResultError("the result has no final certificate; keep it: it is evidence against the analyst")
+    final, each = (
+        verify_from(roster.accountant, result.final_certificate, Certificate),
+        plan.mechanism.messages_per_user,
+    )
+    place = (final.deployment, final.round_id, final.stage, final.verified, final.mechanism)
+    if place != (result.deployment, result.round_id, CertificateStage.FINAL, True, plan.mechanism):
+        raise FalseResultError("the final certificate is for another round, mixing or mechanism; keep the result")
+    counted = (result.accepted, final.users, result.messages, result.dropped, final.dropped, final.invalid)
+    if counted != (users, users, users * each, 0, 0, 0):
+        raise FalseResultError(
+            f"list and exclusions leave {users} reports of {each} messages; the result counts {result.accepted} and "
+            f"{result.messages}, the final certificate {final.users}, and {result.dropped}, {final.dropped} and "
+            f"{final.invalid} lost messages; keep both: they are evidence"
+        )
+    route = [roster.party(name) for name in plan.route]
+    check_headers(result.headers, route, result.round_id, each, users, excluding=True)
+
+
+def _named(file: Path, wanted: str) -> bytes:
+    data = read_file(file, "published file of a verified round")
+    if digest(data) != wanted:
+        raise FalseResultError(f"{file} is not what the result names; fetch the round again")
+    return data
+
+
+def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
+    if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
+        raise ForeignDocumentError(f"the manifest is of round {manifest.round_id}, the result of {result.round_id}")
+    if result.plan_certificate is None or document_digest(result.plan_certificate) != document_digest(
+        manifest.certificate
+    ):
+        raise ForeignDocumentError("manifest and result rest on different certificates")
+    plan = verify_from(roster.accountant, manifest.certificate, Certificate)
+    mix = Mix.VERIFIED if plan.verified else Mix.PLAIN
+    if manifest.geometry != Geometry.of(plan.mechanism, manifest.geometry.suite, plan.nodes, mix):
+        raise ForeignDocumentError("the manifest's lengths are not those of the certified mechanism and mixing")
+    return plan
+
+
+def _route(manifest: Manifest, plan: Certificate, roster: Roster) -> list[RoundKey]:
+    if tuple(key.signer for key in manifest.route) != plan.route:
+        raise RoundKeyError(f"the manifest's route is not the certified one, {', '.join(plan.route)}")
+    keys = [verify_from(roster.party(key.signer), key, RoundKey) for key in manifest.route]
+    certified = document_digest(manifest.certificate)
+    for position, (name, key) in enumerate(zip(plan.route, keys, strict=True), start=1):
+        here = (manifest.deployment, manifest.round_id, name, position, certified)
+        if (key.deployment, key.round_id, key.node, key.position, key.certificate_digest) != here:
+            raise RoundKeyError(f"the round key of {name} is for another deployment, round, position or plan")
+    return keys
+
+
+def _followed(
+    announced: Signed, manifest: Manifest, plan: Certificate, roster: Roster, history: bytes, board: bytes
+) -> Chain:
+    try:
+        from shuffledp_core.verified.history import History, check_published
+        from shuffledp_core.verified.manifests import mix_terms, mixing_part
+    except ImportError as error:
+        raise NotInstalledError(
+            f"checking the mixing needs {error.name}: pip install 'shuffledp-core[verified]'"
+        ) from error
+    keys = _route(manifest, plan, roster)
+    terms = mix_terms(announced, manifest, plan, keys, roster)
+    population, said = roster.population(plan.population), History.from_bytes(history)
+    return check_published(said, manifest, terms, population, mixing_part(keys[0]), board)

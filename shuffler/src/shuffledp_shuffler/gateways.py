@@ -1,0 +1,146 @@
+"""Streams of submissions, each from a gateway that brings those of many devices. docs/protocol.md, "Submit".
+
+A stream has no right that a single call lacks: every submission in it is checked and answered as if it were alone, and
+what is under way is bounded. What a stream saves is the cost of calls, and it fills the groups that are stored at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import BusyError, ShuffleDPError
+
+STREAMS: Final = 64
+"""Most streams of submissions at a node."""
+
+UNDER_WAY: Final = 64
+"""Submissions of a stream that are read ahead of its answers. All that are checked at a time, of streams and single
+calls together, are bounded by `waiting_submissions`."""
+
+PATIENCE_SECONDS: Final = 60.0
+"""Time in which a stream must bring a submission that gets a receipt: its place is for whoever has credentials."""
+
+Request = TypeVar("Request")
+Taken: TypeAlias = asyncio.Future[Signed] | ShuffleDPError
+"""A submission that was begun: its receipt to come; or the refusal, where none was begun."""
+Answer: TypeAlias = Signed | ShuffleDPError
+"""A receipt, or what the submission was refused with."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the requests; `error` is what ended them, if their caller did not."""
+
+    error: ShuffleDPError | None
+
+
+class Gateways(Generic[Request]):
+    """The streams of submissions at a node. `take` begins a submission; `patience` as `PATIENCE_SECONDS`."""
+
+    def __init__(self, take: Callable[[Request], Taken], patience: float = PATIENCE_SECONDS) -> None:
+        self._take = take
+        self._patience = patience
+        self._streams = 0
+
+    async def answers(self, requests: AsyncIterator[Request]) -> AsyncGenerator[list[Answer], None]:
+        """Yields the answers to one stream, in the order of its requests, each time those that are ready.
+
+        Raises:
+            BusyError: there are too many streams; or this one brought nothing that got a receipt for too long.
+            ShuffleDPError: what `requests` raised. All that came before it is answered first.
+        """
+        with self._place():
+            stream = _Stream(self._take, self._patience)
+            reading = asyncio.create_task(stream.read(requests))
+            try:
+                async for group in stream.groups():
+                    yield group
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._streams >= STREAMS:
+            raise BusyError(f"{STREAMS} streams of submissions are open here; send them in single calls, or later")
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+
+class _Stream(Generic[Request]):
+    """One stream: `read` puts what was begun in a line, `groups` takes its answers out of it."""
+
+    def __init__(self, take: Callable[[Request], Taken], patience: float) -> None:
+        self._take = take
+        self._patience = patience
+        self._line: asyncio.Queue[Taken | _End] = asyncio.Queue(UNDER_WAY)
+        self._next: Taken | _End | None = None
+
+    async def read(self, requests: AsyncIterator[Request]) -> None:
+        """Begins one submission after the other; waits while too many are not answered."""
+        error: ShuffleDPError | None = None
+        try:
+            async for request in requests:
+                await self._line.put(self._take(request))
+        except ShuffleDPError as failure:
+            error = failure
+        await self._line.put(_End(error))
+
+    async def groups(self) -> AsyncIterator[list[Answer]]:
+        """Answers, at least one at a time, to the end of the stream; raises what ended it."""
+        clock = asyncio.get_running_loop().time
+        latest = clock() + self._patience
+        while not isinstance(first := await self._first(latest), _End):
+            group = [await _answer(first)]
+            while (taken := self._ready()) is not None:
+                group.append(await _answer(taken))
+            yield group
+            if any(isinstance(answer, Signed) for answer in group):
+                latest = clock() + self._patience
+            elif clock() >= latest:  # also where there is always a next one, which need not be waited for
+                raise self._late()
+        if first.error is not None:
+            raise first.error
+
+    async def _first(self, latest: float) -> Taken | _End:
+        """What comes next, by that time of the loop's clock."""
+        item, self._next = self._next, None
+        try:
+            async with asyncio.timeout_at(latest):
+                return item or await self._line.get()
+        except TimeoutError as error:
+            raise self._late() from error
+
+    def _late(self) -> BusyError:
+        return BusyError(
+            f"the stream brought no submission that got a receipt for {self._patience:g} s; open another one"
+        )
+
+    def _ready(self) -> Taken | None:
+        """The next one, if its answer is there."""
+        if self._next is None and not self._line.empty():
+            self._next = self._line.get_nowait()
+        item = self._next
+        if item is None or isinstance(item, _End) or (isinstance(item, asyncio.Future) and not item.done()):
+            return None
+        self._next = None
+        return item
+
+
+async def _answer(taken: Taken) -> Answer:
+    if isinstance(taken, ShuffleDPError):
+        return taken
+    if not taken.done():
+        await asyncio.wait((taken,))  # cancels nothing: a caller that hangs up does not end what is counted
+    try:
+        return taken.result()
+    except ShuffleDPError as error:
+        return error

@@ -1,0 +1,300 @@
+"""Campaigns before anything runs: dates, prices against a real ledger, and files that are wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from campaigns import FIRST, WEEK, campaign_file
+from commands import Shell
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffledp_accountant.ledger.charges import Budget, Reservation
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, OutputError
+from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_ops.campaigns.account import Account
+from shuffledp_ops.campaigns.budget import Course, Outlook, check_outlook, largest, price, priced
+from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
+from shuffledp_ops.campaigns.results import write_results
+from shuffledp_ops.campaigns.schedule import Date, moments
+from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
+from shuffledp_ops.keys.pki import create_deployment
+
+NODES = ("node-1", "node-2")
+
+ADDRESSES = dict.fromkeys((*NODES, "analyst", "accountant"), "127.0.0.1:1")
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys of a deployment where nobody listens."""
+    return create_deployment(tmp_path_factory.mktemp("nobody") / "keys", ADDRESSES).folder
+
+
+def question(**changes: object) -> Question:
+    fields: dict[str, object] = {
+        "name": "hours", "mechanism": "krr-histogram", "max_value": 3, "min_reports": 50, "max_reports": 60,
+        "epsilon": 1.0, "delta": 1e-4,
+    }  # fmt: skip
+    return msgspec.convert({name: value for name, value in (fields | changes).items() if value is not None}, Question)
+
+
+def account(limit: float, composition: Composition, spent: Counter[object] | None = None) -> Account:
+    return Account("demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {}))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------ dates
+
+
+def test_the_hour_is_that_of_the_zone_summer_and_winter() -> None:
+    """In Berlin summer time begins on 29 March 2026: nine o'clock is 8:00 UTC before, and 7:00 after."""
+    found = moments(Schedule(first=date(2026, 3, 22), zone="Europe/Berlin", rounds=2))
+    assert found[1] - found[0] == WEEK - 3_600_000
+
+
+@pytest.mark.parametrize(("day", "hour"), [(date(2026, 3, 29), "02:30"), (date(2026, 10, 25), "02:30")])
+def test_an_hour_that_is_missing_or_there_twice_is_asked_once(day: date, hour: str) -> None:
+    found = moments(Schedule(first=day, at=hour, zone="Europe/Berlin", every_days=1, rounds=3))
+    assert len(set(found)) == 3
+    assert found == sorted(found)
+
+
+@given(
+    first=st.dates(date(2001, 1, 1), date(2199, 1, 1)),
+    every=st.integers(1, 366),
+    rounds=st.integers(1, 60),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
+)
+def test_dates_rise_and_until_says_the_same_as_their_number(first: date, every: int, rounds: int, zone: str) -> None:
+    counted = Schedule(first=first, every_days=every, rounds=rounds, zone=zone)
+    found = moments(counted)
+    assert all(earlier < later for earlier, later in itertools.pairwise(found))
+    last = date.fromordinal(first.toordinal() + every * (rounds - 1))
+    assert moments(Schedule(first=first, every_days=every, until=last, zone=zone)) == found
+
+
+# ------------------------------------------------------------------------------------------------ prices
+
+
+@given(low=st.floats(1e-3, 1e-2), high=st.floats(0.02, 100), cut=st.floats(1e-4, 200))
+def test_the_largest_number_of_three_digits_is_found(low: float, high: float, cut: float) -> None:
+    found = largest(lambda value: value <= cut, low, high)
+    if found is None:
+        assert cut < low * 1.006
+        return
+    assert found <= min(high, cut)
+    assert found == float(f"{found:.2e}")
+    assert found >= min(high, cut) / 1.0101
+
+
+@pytest.mark.parametrize("composition", list(Composition))
+def test_what_the_plan_carries_is_what_the_ledger_takes(composition: Composition, tmp_path: Path) -> None:
+    """One after the other, at a real ledger that has charged two other rounds before: to the last round, and ε."""
+    limit = 4.5
+    asked = {
+        "hours": price(question(), question().plan(NODES, 1.0)),
+        "sums": price(question(name="sums"), question(mechanism="rr-shuffle").plan(NODES, 0.8)),
+    }
+    other = price(question(), question().plan(NODES, 0.5)).cost
+    budget = Budget(limit, 1e-4, Adjacency.STANDARD, composition)
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", {"demo": budget}, lambda: 0)
+
+    def charge(number: int, cost: object) -> None:
+        ledger.reserve(Reservation(f"{number:032x}", "demo", str(number), cost, 1.0), lambda _: b"signed")  # type: ignore[arg-type]
+
+    charge(1, other)
+    charge(2, other)
+    dates = [Date(name, number, number) for number in range(1, 12) for name in asked]
+    course = Course(account(limit, composition, Counter({other: 2})), dates, asked)
+    carried = course.carried()
+    assert 2 < carried < len(dates)
+    for number in range(carried):
+        charge(10 + number, asked[dates[number].question].cost)
+        if number % 4 == 0:
+            assert ledger.statement("demo").spent.epsilon == course.account.spent(course.costs(number + 1))
+    with pytest.raises(BudgetExceeded):
+        charge(1000, asked[dates[carried].question].cost)
+    with pytest.raises(BudgetExceeded, match=f"carries the first {carried} of them"):
+        check_outlook(Outlook(asked, (course,)))
+    enough = course.enough()
+    assert enough is not None
+    assert course.account.carries(course.costs(), enough)
+    assert not course.account.carries(course.costs(), enough * 0.98)
+    ledger.close()
+
+
+@pytest.mark.parametrize("composition", [Composition.ADAPTIVE, pytest.param(Composition.FIXED, marks=pytest.mark.slow)])
+def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Composition) -> None:
+    times, total = 12, 3.0
+    found = priced(question(epsilon=None, total_epsilon=total), NODES, account(100.0, composition), times)
+    whole = account(total, composition)
+    assert whole.spent(Counter({found.cost: times})) <= total
+    more = price(question(), question().plan(NODES, found.plan.epsilon * 1.02))
+    assert whole.spent(Counter({more.cost: times})) > total
+    assert total / times < found.plan.epsilon < total
+
+
+def test_a_total_that_leaves_nothing_for_each_round_is_refused() -> None:
+    with pytest.raises(CannotCertify, match=r"hours.*(leave each less|ask|epsilon)"):
+        priced(question(epsilon=None, total_epsilon=0.02), NODES, account(1.0, Composition.FIXED), 1000)
+
+
+def test_an_infinite_price_carries_nothing() -> None:
+    one = price(question(), question().plan(NODES, 1.0))
+    course = Course(account(1e-3, Composition.ADAPTIVE), [Date("hours", 1, 1)], {"hours": one})
+    assert course.carried() == 0
+    assert not course.fits
+    assert course.after > 1e-3 or math.isinf(course.after)
+
+
+# ------------------------------------------------------------------------------------------------ wrong files
+
+WRONG = {
+    "surprise": ('name = "weekly"', 'name = "weekly"\nsurprise = 1'),
+    "no name of a campaign": ('name = "weekly"', 'name = "../weekly"'),
+    "no name of a question": ('name = "hours"', 'name = "Hours a week"'),
+    "missing required field `keys`": ('keys = "KEYS"', ""),
+    "is no deployment folder": ('keys = "KEYS"', 'keys = "nowhere"'),
+    "either rounds": ("rounds = 3", "rounds = 3\nuntil = 2031-01-01"),
+    "give one of the two": ("rounds = 3", ""),
+    "has 1 to 1000 dates, not 0": ("rounds = 3", "rounds = 0"),
+    "not 1001": ("rounds = 3", "rounds = 1001"),
+    "is before from": ("rounds = 3", "until = 2029-01-01"),
+    "every_days must be from 1 to 366": ("every_days = 7", "every_days = 0"),
+    "Expected `int`": ("every_days = 7", "every_days = 3.5"),
+    "at must be an hour": ('at = "09:00"', 'at = "24:00"'),
+    "zone 'Europe/Bärlin' is not known": ('"Europe/Berlin"', '"Europe/Bärlin"'),
+    "zone '../../etc/passwd' is not known": ('"Europe/Berlin"', '"../../etc/passwd"'),
+    "years 2000 to 2200": ("from = 2030-03-01", "from = 9999-03-01"),
+    "Expected `date`": ("from = 2030-03-01", "from = 7"),
+    "unknown mechanism 'guess'": ('"krr-histogram"', '"guess"'),
+    "needs either epsilon": ("epsilon = 3.0", ""),
+    "or total_epsilon, of all of them": ("epsilon = 3.0", "epsilon = 3.0\ntotal_epsilon = 4.0"),
+    "epsilon must be above 0 and at most 100, not nan": ("epsilon = 3.0", "epsilon = nan"),
+    "not -1.0": ("epsilon = 3.0", "epsilon = -1.0"),
+    "delta must be from 1e-12": ("delta = 1e-3", "delta = 1.0"),
+    "min_reports must be from 1 to max_reports": ("min_reports = 5", "min_reports = 6"),
+    "colluding must be from 0": ("min_reports = 5", "min_reports = 5\ncolluding = 5"),
+    "open_seconds must be above 0": ("open_seconds = 120", "open_seconds = 0"),
+    "retries must be from 0 to 10": ("open_seconds = 120", "open_seconds = 120\nretries = 11"),
+    "Invalid enum value 'shrug'": ("open_seconds = 120", 'open_seconds = 120\nafter_failure = "shrug"'),
+    "grace_seconds must be": ('name = "weekly"', 'name = "weekly"\ngrace_seconds = 0'),
+    "has no population 'others'": ("open_seconds = 120", 'open_seconds = 120\npopulation = "others"'),
+    "has no node node-9": ("open_seconds = 120", 'open_seconds = 120\nroute = ["node-1", "node-9"]'),
+    "at the end of a table declaration": ("[schedule]", "[schedule"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("says", WRONG)
+def test_a_wrong_file_is_refused_with_its_reason_and_changes_nothing(
+    shuffledp: Shell, keys: Path, tmp_path: Path, says: str, command: str
+) -> None:
+    old, new = WRONG[says]
+    file = campaign_file(tmp_path, keys)
+    text = file.read_text().replace(str(keys), "KEYS")
+    assert old in text
+    file.write_text(text.replace(old, new).replace("KEYS", str(keys)))
+    code, out, errors = shuffledp("campaign", command, str(file))
+    assert code == ConfigError.exit_code, errors
+    assert says.lower() in errors.lower()
+    assert out == ""
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"] == ["weekly.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plan", "nothing.toml"], "cannot read the campaign nothing.toml"),
+        (["run", "."], "cannot read the campaign"),
+        (["status", "nothing.toml"], "cannot read the campaign"),
+        (["pause", "weekly.toml"], "no command 'pause'; choose one of plan, run, status"),
+        (["plan", "twice.toml"], "the question 'hours' is given twice"),
+        (["plan", "long.toml"], "has more than 262144 bytes"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    shuffledp: Shell, keys: Path, tmp_path: Path, words: list[str], says: str
+) -> None:
+    text = campaign_file(tmp_path, keys).read_text()
+    (tmp_path / "twice.toml").write_text(f"{text}[[questions]]{text.partition('[[questions]]')[2]}")
+    (tmp_path / "long.toml").write_text(text + "#" * 2**18)
+    code, _, errors = shuffledp("campaign", *words)
+    assert code == 2, errors
+    assert says in errors
+
+
+def begun(campaign: Campaign) -> State:
+    entry = Entry(question="hours", number=1, at=FIRST, attempts=(Attempt(round_id="0" * 32, began_at=FIRST),))
+    plans = {"hours": question().plan(NODES, 3.0)}
+    return State(name=campaign.name, digest=campaign.digest, began_at=1, plans=plans, entries=(entry,))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff", b"[" * 10_000, b'{"version": 2}'])
+def test_a_damaged_state_is_refused_and_left_as_it_is(
+    shuffledp: Shell, keys: Path, tmp_path: Path, damage: bytes
+) -> None:
+    file = campaign_file(tmp_path, keys)
+    folder = load_campaign(file).folder
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_bytes(damage)
+    for command in ("plan", "run", "status"):
+        code, _, errors = shuffledp("campaign", command, str(file))
+        assert code == 2, errors
+        assert "is damaged" in errors
+    assert (folder / "state.json").read_bytes() == damage
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_file_that_was_changed_after_the_first_round_is_refused(
+    shuffledp: Shell, keys: Path, tmp_path: Path, command: str
+) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    campaign.folder.mkdir(parents=True)
+    Store(campaign.folder).write(begun(campaign))
+    changed = campaign_file(tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"),))
+    code, _, errors = shuffledp("campaign", command, str(changed))
+    assert code == 2, errors
+    assert "was changed since its first round" in errors
+    assert Store(campaign.folder).read() == begun(campaign)
+
+
+def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    moved = msgspec.structs.replace(campaign, keys=tmp_path / "elsewhere", out=tmp_path / "results")
+    assert moved.digest == campaign.digest
+    assert moved.folder == tmp_path / "results" / "campaign-weekly"
+
+
+def test_zones_are_installed_where_the_tests_run() -> None:
+    assert ZoneInfo("Europe/Berlin").key == "Europe/Berlin"
+
+
+def test_a_step_that_cannot_be_written_down_is_not_taken(keys: Path, tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    (campaign.folder / "state.json.part").mkdir(parents=True)  # in the way, also of root
+    with pytest.raises(OutputError, match="nothing is asked before it is written down"):
+        Store(campaign.folder).write(begun(campaign))
+    assert Store(campaign.folder).read() is None
+
+
+def test_names_on_the_page_are_text_and_a_missing_report_is_a_gap(keys: Path, tmp_path: Path) -> None:
+    file = campaign_file(tmp_path, keys, (('field = "hours a week"', 'field = "<b>hours</b> $x$"'),))
+    campaign = load_campaign(file)
+    campaign.folder.mkdir(parents=True)
+    state = begun(campaign)
+    published = msgspec.structs.replace(state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST)
+    state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
+    write_results(campaign, msgspec.structs.replace(state, stopped="<script>alert(1)</script>"), campaign.folder)
+    page = (campaign.folder / "index.html").read_text()
+    assert "<script" not in page
+    assert "&lt;b&gt;hours&lt;/b&gt; $x$" in page
+    assert (campaign.folder / "hours.csv").read_text().splitlines()[1].startswith("hours,1,2030-03-01T09:00:00+01:00")

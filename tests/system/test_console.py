@@ -1,0 +1,238 @@
+"""The console without a deployment: wrong inputs to its command, who may send a form, what errors mean."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands import Shell
+from composed import REPOSITORY
+
+from shuffledp_core.errors import AccessDenied, MalformedDocumentError, ShuffleDPError, UsageError
+from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_ops.console import budgets, progress
+from shuffledp_ops.console.actions import DEFAULTS, plan_of
+from shuffledp_ops.console.advice import advice
+from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.frame import Viewer, framed, mishap
+from shuffledp_ops.console.model import Budget, Charge, Round, Snapshot, Step
+from shuffledp_ops.console.overview import overview
+from shuffledp_ops.console.sessions import LIFE, Session, Sessions
+from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.keys.pki import Deployment, create_deployment
+from shuffledp_proto.v1 import analyst_pb2
+
+HOSTILE = "</main><script>alert(1)</script>\u202e\"'&"
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """Keys of a deployment of which nothing runs."""
+    names = ("node-1", "node-2", "analyst", "accountant")
+    with_ports = {name: f"127.0.0.1:{port}" for port, name in enumerate(names, start=1)}
+    return create_deployment(tmp_path_factory.mktemp("console") / "keys", with_ports)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
+    """Places that a person may name by mistake."""
+    keys = deployment.folder
+    for name in ("empty", "round", "public", "forged", "one-file"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a-file").write_text("x")
+    (tmp_path / "round" / "result.json").write_text("{}")
+    for name in ("roster.json", "root.pub"):
+        for folder in ("round", "public", "forged"):
+            (tmp_path / folder / name).write_bytes((keys / name).read_bytes())
+    (tmp_path / "forged" / "operator").mkdir()
+    (tmp_path / "forged" / "roster.json").write_bytes((keys / "roster.json").read_bytes().replace(b"A", b"B", 1))
+    (tmp_path / "one-file" / "operator").mkdir()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        places = {name.name: str(name) for name in tmp_path.iterdir()}
+        yield places | {"keys": str(keys), "taken": str(taken.getsockname()[1])}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nowhere"], 2, "is no folder; name a deployment's key folder"),
+        (["{a-file}"], 2, "is no folder; name a deployment's key folder"),
+        (["{empty}"], 2, "nor saved rounds; `shuffledp demo` leaves one"),
+        (["x" * 300], 2, "File name too long"),
+        (["{round}"], 2, "is one saved round; name the folder that it is in"),
+        (["{public}"], 2, "has no operator/ with TLS files"),
+        (["{one-file}"], 2, "no roster.json and no root.pub"),
+        (["{forged}"], 1, "roster"),
+        (["{empty}", "--operate"], 2, "--operate needs a deployment's key folder"),
+        (["{keys}", "--port", "{taken}"], 2, "choose another --port"),
+        (["{keys}", "--port", "70000"], 2, "65535"),
+        (["{keys}", "--host", "192.0.2.1"], 2, "say --plaintext"),
+        (["{keys}", "--host", "no.such.host.invalid", "--plaintext"], 2, "no such address"),
+        (["{keys}", "--tls-certificate", "{a-file}"], 2, "belong together"),
+        (["{keys}", "--tls-certificate", "no.pem", "--tls-key", "no.pem"], 2, "there is no TLS file no.pem"),
+        (["{keys}", "--tls-certificate", "{a-file}", "--tls-key", "{a-file}"], 2, "the TLS files cannot be used"),
+        (["{keys}"], 1, "Is the deployment up"),
+    ],
+)
+def test_a_wrong_input_is_one_sentence_and_nothing_is_served(
+    shuffledp: Shell, folders: dict[str, str], words: list[str], code: int, said: str
+) -> None:
+    given = [re.sub(r"\{([\w-]+)\}", lambda name: folders[name[1]], word) for word in words]
+    exit_code, out, err = shuffledp("console", *given)
+    assert (exit_code, out) == (code, "")
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+FIELDS = {**DEFAULTS, "population": "demo", "min_reports": "100", "max_reports": "200"}
+
+
+def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
+    plan = plan_of(FIELDS, deployment.roster)
+    assert (plan.min_reports, plan.max_reports, plan.colluding) == (100, 200, 5)
+    assert (plan.open_seconds, plan.epsilon, plan.delta) == (600, 1, 1e-6)
+    assert plan.route == ("node-1", "node-2")
+    assert plan.size == MECHANISMS[plan.mechanism].size_for(20)
+    assert not plan.allow_corrupt
+    assert plan_of({**FIELDS, "colluding": "7"}, deployment.roster).colluding == 7
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("population", ["", "others", HOSTILE]),
+        ("mechanism", ["", "no-such"]),
+        ("max_value", ["", "0", "-1", "1.5", "١٢", "9" * 30]),
+        ("epsilon", ["", "0", "-1", "nan", "inf", "1e400", "one"]),
+        ("delta", ["0", "nan"]),
+        ("min_reports", ["", "0", "x"]),
+        ("max_reports", ["99", ""]),
+        ("colluding", ["-1", "100", "x"]),
+        ("open_minutes", ["0", "nan", "1e9"]),
+    ],
+)
+def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list[str]) -> None:
+    for value in values:
+        with pytest.raises(UsageError) as refusal:
+            plan_of({**FIELDS, field: value}, deployment.roster)
+        assert field.replace("open_minutes", "open_")[:5] in str(refusal.value)
+
+
+def test_a_session_needs_the_key_ends_and_forgets_the_oldest() -> None:
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    for wrong in ("", sessions.key[:-1], "ä"):
+        with pytest.raises(AccessDenied):
+            sessions.begin(wrong)
+    names = [sessions.begin(sessions.key) for _ in range(17)]
+    assert len(set(names)) == 17
+    assert sessions.find(names[0]) is None
+    assert sessions.find(names[1]) is not None
+    assert sessions.find(None) is None
+    now[0] = LIFE
+    assert sessions.find(names[-1]) is None
+
+
+def test_a_token_is_good_once_and_in_its_session_alone() -> None:
+    mine, other = Session(1.0), Session(1.0)
+    token = mine.token()
+    with pytest.raises(AccessDenied):
+        other.redeem(token)
+    mine.redeem(token)
+    for spent in (token, ""):
+        with pytest.raises(AccessDenied):
+            mine.redeem(spent)
+    first = mine.token()
+    for _ in range(64):
+        mine.token()
+    with pytest.raises(AccessDenied):
+        mine.redeem(first)
+
+
+def below(kind: type[ShuffleDPError]) -> Iterator[type[ShuffleDPError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from below(child)
+
+
+def test_every_error_says_what_to_do() -> None:
+    for kind in below(ShuffleDPError):
+        said = advice(kind.__name__)
+        assert said.happened.endswith(".")
+        assert said.do.endswith(".")
+    assert advice("NoSuchError") == advice("ShuffleDPError")
+    assert advice("LostMessagesError") == advice("CountMismatchError"), "that of its branch"
+
+
+def test_the_operations_guide_has_advice_for_no_error_that_the_console_knows_nothing_of() -> None:
+    guide = (REPOSITORY / "docs" / "operations.md").read_text()
+    table = guide.split("| what you see | what happened | what to do |")[1].split("\n\n")[0]
+    names = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
+    assert len(names) > 8
+    for name in names:
+        assert advice(name) != advice("ShuffleDPError"), name
+
+
+def test_what_others_wrote_is_text_on_every_page() -> None:
+    one = Round(
+        "0" * 32, 0, HOSTILE, HOSTILE, "running", steps={("mixing", HOSTILE): Step("mixing", HOSTILE, 1, 3, 0.0)}
+    )
+    budget = Budget(HOSTILE, 1.0, 1e-6, 0.5, 0.5, HOSTILE, {HOSTILE: 1}, (Charge(1, HOSTILE, HOSTILE, 0.5, 0.0),))
+    snapshot = Snapshot(1, (one,), budgets=(budget,))
+    viewer = Viewer(HOSTILE, live=True, version=HOSTILE, operates=True)
+    parts = [progress.card(viewer, one), *budgets.section(snapshot), mishap(HOSTILE, HOSTILE)]
+    for page in (framed(viewer, HOSTILE, parts), budgets.page(viewer, snapshot, budget)):
+        assert page.count("<script") == 1, "the console's own"
+        assert page.count("</main>") == 1
+        assert "\u202e" not in page
+
+
+class Lister:
+    """An analyst that lists what it likes."""
+
+    def __init__(self, *rounds: analyst_pb2.RoundSummary) -> None:
+        self._rounds = rounds
+
+    async def ListRounds(self, _: object, timeout: float) -> analyst_pb2.ListRoundsResponse:  # noqa: N802, ASYNC109
+        assert timeout
+        return analyst_pb2.ListRoundsResponse(rounds=self._rounds)
+
+
+async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(deployment: Deployment) -> None:
+    watch = Watch(deployment.folder)
+    with pytest.raises(MalformedDocumentError):
+        await watch._list(Lister(analyst_pb2.RoundSummary(round_id='"><script>')))  # type: ignore[arg-type]
+    assert not watch._rounds
+    odd = analyst_pb2.RoundSummary(
+        round_id="0" * 32, opened_at=2**62, population=HOSTILE, mechanism=HOSTILE, outcome=HOSTILE, error=HOSTILE
+    )
+    await watch._list(Lister(odd))  # type: ignore[arg-type]
+    page = overview(Viewer("x", live=True, version="1"), Snapshot(1, tuple(watch._rounds.values())))
+    assert page.count("<script") == 1
+    assert "cannot be read" in page
+
+
+def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:
+    budget = Budget("us", 2.0, 1e-6, 2.0, 0.0, "adaptive", {"settled": 3}, ())
+    spent = "".join(budgets.section(Snapshot(1, budgets=(budget,))))
+    assert "Nothing is left:" in spent
+    assert 'width="1000.0"' in spent
+    endless = "".join(budgets.section(Snapshot(1, budgets=(replace(budget, limit=1e9, spent=float("inf")),))))
+    assert "no finite bound" in endless
+    assert "limits nothing in practice" in endless
+
+
+async def test_a_change_wakes_and_the_passing_of_time_does_not() -> None:
+    changes = Changes()
+    changes.put(Snapshot(1))
+    assert await changes.changed(0) == 1
+    changes.put(Snapshot(2))
+    assert (changes.version, changes.snapshot.at) == (1, 2)
+    changes.put(Snapshot(3, more=True))
+    assert await changes.changed(1) == 2
