@@ -22,7 +22,7 @@ from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentE
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RapporHistogram
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import CertificateStage
+from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
 from shuffledp_privacy.bounds import Bounds
 from shuffledp_privacy.rechecking import recheck
@@ -81,6 +81,14 @@ def test_of_a_kept_response_the_certificate_assumes_that_there_is_one() -> None:
     assert not any("drew its response" in line for line in issued().assumptions)
     rappor = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
     assert any("drew its response" in line for line in issued(mechanism=rappor).assumptions)
+
+
+def test_only_the_entry_node_of_a_plain_round_can_make_somebody_up() -> None:
+    plain = " / ".join(issued().assumptions)
+    verified = " / ".join(issued(plan=msgspec.structs.replace(PLAIN, mix=Mix.VERIFIED)).assumptions)
+    assert "reports that an entry node or an enrolment authority makes up are not" in plain
+    assert "everybody who took part has a credential" in verified
+    assert "entry node" not in verified
 
 
 def test_a_calibrated_plan_holds_and_is_not_wasteful() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import msgspec
@@ -46,6 +47,8 @@ from shuffledp_core.verified.headers import Header, make_header
 from shuffledp_core.verified.history import Accusation, History, Inquiry, unpacked
 from shuffledp_core.verified.trees import Tree
 from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
+from shuffledp_shuffler.store import RoundFolder
 
 MIXING, FAILED, DONE = node_pb2.ROUND_PHASE_MIXING, node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
 
@@ -294,6 +297,47 @@ async def test_a_node_that_was_killed_while_it_erased_erases_the_rest(world: Wor
     (folder / "key").unlink()
     await world.start("node-1")
     assert not {path.name for path in folder.iterdir()} & kept
+
+
+async def test_what_cannot_be_erased_is_erased_at_the_next_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the node still knows that there is something to erase."""
+    round_ = await spoiled_round(world)
+    assert (await world.ended("node-1", round_.round.round_id)).phase == DONE
+    folder = world.folder / "state" / "node-1" / "rounds" / round_.round.round_id
+    world.ahead, node = 10**9, world.running["node-1"].node
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "the disk is worn out")
+
+    with monkeypatch.context() as worn:
+        worn.setattr(RoundFolder, "erase_consumed", refused)
+        await node.give_up_abandoned(0)
+    assert (folder / "key").exists()
+    await node.give_up_abandoned(0)
+    assert not {path.name for path in folder.iterdir()} & {"key", "order", "outgoing", "envelopes"}
+
+
+async def test_an_input_that_ended_the_process_every_time_is_given_up(world: World) -> None:
+    """As an input beyond the machine's memory does: the node would begin anew for ever, and serve no other round."""
+    await world.start()
+    await world.start_analyst()
+    round_ = await open_verified(world)
+    for _ in range(3):
+        await round_.send(round_.submission(world.user()))
+    folder = RoundFolder(world.folder / "state" / "node-2" / "rounds" / round_.round.round_id)
+    folder.count_attempts(MIXING_ATTEMPTS - 1)
+    await world.close_round("node-1", round_.round.round_id)
+    assert (await world.ended("node-2", round_.round.round_id)).phase == DONE  # the last attempt succeeds
+    assert folder.attempts == 0
+    given_up = await open_verified(world)
+    for _ in range(3):
+        await given_up.send(given_up.submission(world.user()))
+    folder = RoundFolder(world.folder / "state" / "node-2" / "rounds" / given_up.round.round_id)
+    folder.count_attempts(MIXING_ATTEMPTS)
+    await world.close_round("node-1", given_up.round.round_id)
+    status = await world.ended("node-2", given_up.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "NodeFault")
+    assert "ended 3 times" in status.reason
 
 
 async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,10 @@ async def test_a_verified_round_gives_an_answer_and_a_board_that_anybody_can_che
     result = from_json(report.documents["result"].body, Result)
     users = [from_json(header.body, BatchHeader).users for header in result.headers]
     assert users == [USERS] * 3
+    page = (tmp_path / "round" / "report.html").read_text()
+    for words in ("shuffledp verify .</pre>", f'href="{BOARD}"', f'href="{HISTORY}"', "no node can make anybody up"):
+        assert words in page
+    assert "made up by" not in page
 
 
 async def test_what_was_published_cannot_be_changed_unnoticed(

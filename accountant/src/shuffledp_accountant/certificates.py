@@ -109,7 +109,7 @@ def certificate(
         ),
         corrupted=CorruptedGuarantee(epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta),
         standard_error=analysis.standard_error,
-        assumptions=_assumptions(stage, cost, len(plan.route), losses),
+        assumptions=_assumptions(stage, cost, plan, losses),
         basis=(*_basis(plan, analysis, account), *_refutation(plan, setting.honest, dishonest)),
         holds=holds,
         ledger=account.position,
@@ -129,8 +129,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[str, ...]:
-    users, honest = cost.setting.users, cost.setting.honest
+def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tuple[str, ...]:
+    users, honest, nodes = cost.setting.users, cost.setting.honest, len(plan.route)
     lost = (
         f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood in a batch again, and "
         f"{losses.invalid} on the board are of users who do not follow the protocol"
@@ -145,13 +145,19 @@ def _assumptions(stage: str, cost: Cost, nodes: int, losses: Losses) -> tuple[st
     return (
         counted,
         f"at least {honest} of the mixed reports are whole reports of users who follow the protocol, the protected "
-        f"user among them; reports that an entry node or an enrolment authority makes up are not{lost}",
+        f"user among them; {_not_honest(plan)}{lost}",
         f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh randomness, and its round "
         "key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",
         "clients run the certified randomiser with exactly these parameters",
         *_of_kept_responses(cost.mechanism),
     )
+
+
+def _not_honest(plan: RoundPlan) -> str:
+    if plan.mix == Mix.VERIFIED:
+        return "everybody who took part has a credential, and those whom an enrolment authority makes up are not"
+    return "reports that an entry node or an enrolment authority makes up are not"
 
 
 def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import Store
 from shuffledp_shuffler.verified.answering import accusation_of, answered
-from shuffledp_shuffler.verified.mixing import claim_check
+from shuffledp_shuffler.verified.mixing import claim_check, require_output
 from shuffledp_shuffler.verified.preparing import (
     SECRET_BYTES,
     MixingPart,
@@ -203,15 +203,18 @@ class MixNode:
         return await in_thread(accusation_of, self._round(round_id))
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
-        """Goes on with traces or passages of somebody's accusation; see `answered`."""
+        """Goes on with traces or passages of somebody's accusation, one inquiry at a time; see `answered`."""
         live = self._round(round_id)
-        inquiry = await gather(chunks, most_bytes(live.require_terms().manifest))
-        live.require_present()
-        return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
+        require_output(live)  # before anything is kept of who asks too early or too late
+        async with live.answering:
+            inquiry = await gather(chunks, most_bytes(live.require_terms().manifest))
+            live.require_present()
+            return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
 
     async def settle_accusation(self, round_id: str, chunks: Chunks) -> None:
         """Ends this node's accusation by a transcript; see `Settlement.take`."""
         live = self._round(round_id)
+        live.settlement.require_open()  # before anything is kept
         transcript = unpacked(await gather(chunks, most_bytes(live.require_terms().manifest)), Transcript)
         live.require_present()
         await live.settlement.take(transcript)
@@ -242,10 +245,18 @@ class MixNode:
                 if self._parts.clock() < end + patience:
                     continue
                 if answers:
-                    live.private_key = live.secret = None
-                    await in_thread(live.folder.erase_consumed, Phase.DONE)
+                    await self._erase_answers(live)
                 else:
                     await live.fail(ExpiredDocumentError(f"round {record.round_id} was abandoned: it ended at {end}"))
+
+    async def _erase_answers(self, live: LiveRound) -> None:
+        """Erases all that a verified round's steps could be answered by. What the disk refuses, the next sweep does."""
+        try:
+            await in_thread(live.folder.erase_consumed, Phase.DONE)
+        except OSError as error:
+            self._log.error("cannot erase what a round leaves", round=live.record.round_id, reason=str(error))
+        else:
+            live.private_key = live.secret = None
 
     def _door(self, live: LiveRound, credential: bytes) -> Submissions:  # noqa: ARG002 - for nodes that lie
         """The intake by which a submission of this credential comes in."""

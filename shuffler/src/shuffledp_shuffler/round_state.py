@@ -40,6 +40,9 @@ ENDED: Final = frozenset({Phase.DONE, Phase.FAILED})
 KEYLESS: Final = frozenset({Phase.RELAYING, *ENDED})
 """Phases in which the round key has done its work and is erased."""
 
+MIXING_ATTEMPTS: Final = 3
+"""Attempts at mixing: a round survives killed processes, but not if it kills them every time."""
+
 ENTRY: Final = 1
 """Position of the node that takes submissions."""
 

@@ -5,6 +5,7 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                key         the private round key, and the secrets of a verified round; erased when the part is over
                withdrawals of a verified round, entry node: the signed list that it goes by
                accusation, order          verified: the one accusation; the order of the output, as secret as the key
+               attempts                   verified: times that the node began to take its input in, and did not end
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
                outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at start
@@ -46,6 +47,7 @@ class RoundFolder:
         self.order = path / "order"
         self._record = path / "record.json"
         self._key = path / "key"
+        self._attempts = path / "attempts"
 
     @property
     def round_id(self) -> str:
@@ -99,6 +101,18 @@ class RoundFolder:
         if len(key) != length:
             raise NodeFault(f"the key of round {self.round_id} has {len(key)} bytes instead of {length}")
         return key
+
+    @property
+    def attempts(self) -> int:
+        """What `count_attempts` wrote last; 0 before."""
+        try:
+            return int(self._attempts.read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def count_attempts(self, attempts: int) -> None:
+        """Writes down how often the input was begun on, for a process that this one may not live to be."""
+        write_atomic(self._attempts, str(attempts).encode())
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:
         """Moves a verified, flushed upload into the round, then commits the record that counts on it."""

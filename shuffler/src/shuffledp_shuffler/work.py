@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
 
 import structlog
 
@@ -26,11 +25,8 @@ from shuffledp_shuffler.mixing import Mixed, mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import Relay
-from shuffledp_shuffler.round_state import Phase
+from shuffledp_shuffler.round_state import MIXING_ATTEMPTS, Phase
 from shuffledp_shuffler.verified.mixing import mixed_verified
-
-MIXING_ATTEMPTS: Final = 3
-"""Attempts at mixing: a round survives killed workers, but not if it kills them every time."""
 
 
 @dataclass(frozen=True)

@@ -42,35 +42,21 @@ _State: TypeAlias = tuple[int, ...]
 """Times of a folder's files, in nanoseconds: as long as they stay, so does what was verified."""
 
 
-class Saved:
+class Saved(Changes):
     """The source of a folder of saved rounds; see `model.Source`. Raises `ConfigError` for what is no such folder."""
 
     live = False
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         check_saved(folder)
         self._folder = folder
-        self._changes = Changes()
         self._known: dict[Path, tuple[_State, Round, Opened | None]] = {}
 
     @property
     def title(self) -> str:
         """The folder's name."""
         return self._folder.resolve().name
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """What is known now."""
-        return self._changes.snapshot
-
-    @property
-    def version(self) -> int:
-        """Grows whenever the snapshot changes."""
-        return self._changes.version
-
-    async def changed(self, since: int) -> int:
-        """Returns the version as soon as it is another than `since`."""
-        return await self._changes.changed(since)
 
     async def check(self) -> None:
         """Nothing more than when it was made."""
@@ -93,7 +79,7 @@ class Saved:
         published = {one.round_id: opened for _, one, opened in self._known.values() if opened is not None}
         last = next((published[one.round_id] for one in rounds if one.round_id in published), None)
         more = len(found) > MOST_ROUNDS
-        self._changes.put(Snapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
+        self.put(Snapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
 
     async def open(self, round_id: str) -> Opened:
         """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""

@@ -61,16 +61,16 @@ _ANSWER: Final = "the answer of round"
 _ONE_ATTEMPT: Final = Backoff(attempts=1)
 
 
-class Watch:
+class Watch(Changes):
     """The source of a deployment that runs; see `model.Source`. `keys` is its key folder."""
 
     live = True
 
     def __init__(self, keys: Path) -> None:
+        super().__init__()
         self._keys = keys
         self.deployment: Deployment = open_deployment(keys)
         self._accounts = Accounts()
-        self._changes = Changes()
         self._rounds: dict[str, Round] = {}
         self._more = False
         self._troubles: dict[str, Trouble] = {}
@@ -85,20 +85,6 @@ class Watch:
     def title(self) -> str:
         """The deployment's name."""
         return self.deployment.roster.deployment
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """What is known now."""
-        return self._changes.snapshot
-
-    @property
-    def version(self) -> int:
-        """Grows whenever the snapshot changes."""
-        return self._changes.version
-
-    async def changed(self, since: int) -> int:
-        """Returns the version as soon as it is another than `since`."""
-        return await self._changes.changed(since)
 
     def hurry(self) -> None:
         """Asks for budgets and rounds at once: something was done that changes them."""
@@ -305,5 +291,5 @@ class Watch:
             self._touched.clear()
             at = self.snapshot.at if ANALYST in self._troubles else round(time.time() * 1000)
             troubles, budgets = tuple(self._troubles.values()), self._accounts.budgets
-            self._changes.put(Snapshot(at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest))
+            self.put(Snapshot(at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest))
             await asyncio.sleep(_PAUSE)

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from shuffledp.pages import self_contained, shown
+from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.present import describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, show
@@ -34,6 +35,8 @@ _DOCUMENTS: Final = {
     "result.json": "the answer, signed by the analyst",
     "roster.json": "who takes part, with their keys",
     "root.pub": "the key that the roster is signed by",
+    BOARD: "the messages as the last node put them out, in mixed order",
+    HISTORY: "what shows that they are those of the listed people, and no others",
     "report.json": "all numbers for programs, not signed",
     "plot.png": "the answer as a picture, not signed",
 }
@@ -226,11 +229,16 @@ def _row(report: RoundReport, symbol: int) -> str:
 
 def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
     yield "<section><h2>Check it yourself</h2>"
-    yield (
-        f"<p>A page can be forged, a signature cannot. {where}, this checks the signatures and "
-        "computes every number of the guarantee again:</p>"
-    )
-    yield "<pre>shuffledp verify result.json</pre>"
+    # Of a verified round the whole folder is checked, where a console has only the documents.
+    whole = {BOARD, HISTORY} <= set(beside)
+    computed = " and computes every number of the guarantee again"
+    if whole:
+        computed = (
+            ", computes every number of the guarantee again, and follows the messages from the list of people through "
+            "every node to the board"
+        )
+    yield f"<p>A page can be forged, a signature cannot. {where}, this checks the signatures{computed}:</p>"
+    yield f"<pre>shuffledp verify {'.' if whole else 'result.json'}</pre>"
     yield (
         "<p>It believes the root key in <code>root.pub</code>: compare that with the one you know of the deployment "
         f"“{shown(report.final.deployment)}”, or name it with <code>--root-key</code>.</p><ul>"
@@ -248,6 +256,7 @@ def _small(report: RoundReport) -> Iterator[str]:
         "mechanism": f"{final.mechanism.kind}, {describe_parameters(final)}",
         "neighbours": f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
         "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} a person; suite {report.suite}",
+        "mixing": "verified: anybody can check that it is right" if final.verified else "",
         "not counted": (
             f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the alphabet, "
             f"{report.repeated_tags:,} repeated"

@@ -53,10 +53,13 @@ def promise_without_nodes(final: Certificate) -> str:
 def honest(final: Certificate) -> tuple[str, ...]:
     """Who had to be honest for the first promise; one line each."""
     route = ", ".join(final.route)
+    made_up = f"or be made up by {final.route[0]}, which takes them in"
+    if final.verified:
+        made_up = "each with a credential: no node can make anybody up, nor leave out or exchange whom the list names"
     return (
         f"one of the {final.nodes:,} nodes, whichever it is: {route}",
         f"the people behind {final.honest:,} of the {final.users:,} reports; the other {final.users - final.honest:,} "
-        f"may come from whoever is curious, or be made up by {final.route[0]}, which takes them in",
+        f"may come from whoever is curious, {made_up}",
         "nobody else: neither the analyst nor the accountant needs to be trusted with anybody's value",
     )
 

@@ -29,6 +29,7 @@ from shuffledp_core.verified.hops import Hop
 from shuffledp_core.verified.manifests import mixing_part
 from shuffledp_core.verified.terms import MixTerms
 from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.verified.claims import ClaimCheck, open_sealed, split_submission
 
 
@@ -42,10 +43,11 @@ async def mixed_verified(live: LiveRound, identity: Identity, roster: Roster, pa
     Raises:
         BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came does not stand; the
             message names the party at fault, if there is one.
+        NodeFault: taking the input in has ended this node's process every time.
     """
     total = live.record.accepted * live.require_terms().geometry.messages_per_user
     live.progress(0, total)
-    hop, history = await in_thread(taken, live, identity, roster)
+    hop, history = await in_thread(_attempted, live, identity, roster)
     accused = await in_thread(_accused, live, hop)
     if accused:
         transcript = await live.settlement.settled(hop, accused, patience)
@@ -107,21 +109,38 @@ def _history_bytes(signed: Signed | None) -> int:
     return header.history
 
 
+def _attempted(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
+    """As `taken`, but not of an input that ended the node's process every time, as one beyond its memory does."""
+    before = live.folder.attempts
+    if before >= MIXING_ATTEMPTS:
+        raise NodeFault(f"mixing was given up: this node ended {before} times while it took the batch in")
+    live.folder.count_attempts(before + 1)
+    try:
+        return taken(live, identity, roster)
+    finally:
+        live.folder.count_attempts(0)
+
+
 def taken(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
     """This node with the round's input, checked and opened; and what led to it."""
     return _entry(live, identity) if live.record.is_entry else _received(live, identity, roster)
+
+
+def require_output(live: LiveRound) -> None:
+    """Raises `RoundStateError` where this node has put nothing out, or has erased what it needs for an answer."""
+    live.require_secret()
+    if live.record.outgoing is None:
+        raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")
 
 
 def resumed(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
     """This node with the output that it committed, to answer for it.
 
     Raises:
-        RoundStateError: it has put nothing out, or has erased what it needs for an answer.
+        RoundStateError: as `require_output`.
     """
+    require_output(live)
     record = live.record
-    live.require_secret()
-    if record.outgoing is None:
-        raise RoundStateError(f"this node has put nothing out in round {record.round_id}")
     hop, _ = taken(live, identity, roster)
     data, length = live.folder.outgoing.read_bytes(), _history_bytes(record.outgoing)
     places, width = live.folder.order.read_bytes(), live.require_terms().geometry.record_bytes(record.position + 1)

@@ -20,6 +20,11 @@ class Settlement:
         self.accused = 0
         """Number of records that wait to be traced; 0: nothing waits."""
 
+    def require_open(self) -> None:
+        """Raises `RoundStateError` where nothing waits."""
+        if not self.accused:
+            raise RoundStateError("there is no open accusation here")
+
     async def take(self, transcript: Transcript) -> None:
         """Takes a transcript; returns once it has ended the accusation.
 
@@ -27,8 +32,7 @@ class Settlement:
             RoundStateError: there is no open accusation.
             ShuffleDPError: as `Receiver.settle`.
         """
-        if not self.accused:
-            raise RoundStateError("there is no open accusation here")
+        self.require_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._brought.put_nowait((transcript, done))
         await done
