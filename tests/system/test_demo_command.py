@@ -156,6 +156,8 @@ def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order()
     assert abs(first.values.mean() - rows.values.mean()) < 0.2
     with pytest.raises(UsageError, match="only 20190 rows"):
         load_column(None, None, users=20_191, max_value=20)
+    with pytest.raises(UsageError, match="do not fit into memory; take at most 100,000,000"):
+        load_column(None, None, users=10**9, max_value=20, draw=True)
 
 
 def test_bad_input_of_the_real_command_is_no_traceback(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ DEFAULT_COLUMN: Final = "mdvis"
 MOST_BYTES: Final = 2**28
 """Largest file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may be endless."""
 
+MOST_DRAWN: Final = 10**8
+"""Users that can be drawn: their values alone take 0.8 GB."""
+
 LONGEST_NAME: Final = 100
 """Characters of an answer's name; it stands below a bar."""
 
@@ -63,8 +66,8 @@ def load_column(
             simulates may read the list from the data; a deployment fixes it before anybody answers.
 
     Raises:
-        UsageError: no such file or column, too few rows, or a value that is no whole number from 0 up; of names, fewer
-            than two or too many, or one that is empty or too long.
+        UsageError: no such file or column, too few rows, more users than can be drawn, or a value that is no whole
+            number from 0 up; of names, fewer than two or too many, or one that is empty or too long.
     """
     parse = _Parser(names=names, most=max_value + 1)
     if file is None:
@@ -84,6 +87,11 @@ def load_column(
     if len(found) < users:
         if not draw or not found:
             raise UsageError(f"{label} has only {len(found)} rows; ask for at most that many with --users")
+        if users > MOST_DRAWN:
+            raise UsageError(
+                f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, or ask certify, "
+                "calibrate and advise, which compute for any number without simulating anybody"
+            )
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(found)
     values = order[values] if labels else values

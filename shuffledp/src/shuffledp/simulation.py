@@ -7,7 +7,7 @@ is what is kept here. `shuffledp demo` plays the same round over real processes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+BLOCK: Final = 2**18
+"""Users whose reports are held at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,13 +200,22 @@ def simulate(
     spec, how = _mechanism(plan), _estimator(estimator)
     held = _checked(spec, values)
     check_informative(spec)
-    if seed is None:
-        answers = randomise_in_bulk(spec, held, RandomArrays())
-    else:
-        answers = randomise_all(spec, held, np.random.default_rng(seed))
-    found = estimate(spec, spec.count(answers[np.newaxis])[0].tolist(), len(held), estimator=how)
+    found = estimate(spec, _counts(spec, held, seed).tolist(), len(held), estimator=how)
     true_total = spec.truth(held).astype(np.float64)
     return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed, how)
+
+
+def _counts(spec: Mechanism, held: Integers, seed: int | None) -> Integers:
+    """Number of reports of each kind, added up over blocks of users: all reports at once could be too many to hold."""
+    rng = None if seed is None else np.random.default_rng(seed)
+    arrays = RandomArrays()
+    total = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(held), BLOCK):
+        block = held[start : start + BLOCK]
+        answers = randomise_in_bulk(spec, block, arrays) if rng is None else randomise_all(spec, block, rng)
+        counts = spec.count(answers[np.newaxis])[0]
+        total = total + counts if total.size else counts
+    return total
 
 
 def check_seed(seed: int | None) -> None:
@@ -234,4 +246,4 @@ def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
         raise UsageError(f"values must be whole numbers, not {held.dtype}")
     if held.min() < 0 or held.max() >= spec.domain:
         raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain; cap them first")
-    return held.astype(np.int64)
+    return held.astype(np.int64, copy=False)
