@@ -34,7 +34,7 @@ from shuffledp_core.estimation import check_informative
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
-from shuffledp_core.onion.suites import POST_QUANTUM, suite_named
+from shuffledp_core.onion.suites import check_suite, suite_named
 from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 
 MAX_SYMBOLS: Final = 2**15
@@ -67,12 +67,7 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
     for party in parties:
         if party.role != Role.NODE:
             raise UsageError(f"{party.name!r} is the {party.role}, not a node; the route may only name nodes")
-    suite_named(plan.suite)  # 4
-    if plan.mix == Mix.VERIFIED and plan.suite in POST_QUANTUM:
-        raise UsageError(
-            f"verified mixing does not go with the suite {plan.suite!r}: whoever computes discrete logarithms later "
-            "links its claims and board; take plain mixing, or another suite"
-        )
+    check_suite(plan.suite, plan.mix)  # 4
     if plan.mechanism not in MECHANISMS:
         raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
     if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and plan.size > MAX_SYMBOLS:

@@ -23,7 +23,7 @@ from shuffledp.published import BOARD
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Answers
-from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
@@ -70,7 +70,7 @@ class DemoOptions:
     mix: Mix = Mix.PLAIN
 
     def __post_init__(self) -> None:
-        suite_named(self.suite)
+        check_suite(self.suite, self.mix)
         if self.corrupt and self.mix == Mix.VERIFIED:
             raise UsageError("corrupt nodes write down plain rounds only: --corrupt goes with --mix plain")
         if not 0 < self.epsilon < math.inf:

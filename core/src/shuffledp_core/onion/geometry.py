@@ -6,8 +6,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.onion.suites import POST_QUANTUM, suite_named
+from shuffledp_core.onion.suites import check_suite, suite_named
 from shuffledp_core.vocabulary import Mix
 
 TAG_BYTES: Final = 16
@@ -53,11 +54,11 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             )
         if not 1 <= self.symbol_bytes <= 4:
             raise ValueError(f"symbol_bytes must be from 1 to 4, not {self.symbol_bytes}")
-        if self.verified and self.suite in POST_QUANTUM:
-            raise ValueError(
-                f"verified mixing does not go with the suite {self.suite!r}: its claims and board are public for ever, "
-                "and link to whoever computes discrete logarithms later; take plain mixing, or another suite"
-            )
+        if self.verified:
+            try:
+                check_suite(self.suite, self.mix)
+            except ShuffleDPError as error:
+                raise ValueError(str(error)) from error
 
     @classmethod
     def of(cls, mechanism: Mechanism, suite: str, hops: int, mix: Mix | msgspec.UnsetType = msgspec.UNSET) -> Geometry:

@@ -18,9 +18,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
 
-from shuffledp_core.errors import BadBatchError, ConfigError, RoundKeyError
+from shuffledp_core.errors import BadBatchError, ConfigError, RoundKeyError, UsageError
 from shuffledp_core.onion.acceleration import engine, recipient
 from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.vocabulary import Mix
 
 Seal = Callable[[bytes], bytes]
 """A function that seals one plaintext to one recipient."""
@@ -280,3 +281,18 @@ def suite_named(name: str) -> Suite:
     if name not in SUITES:
         raise ConfigError(f"unknown suite {name!r}; choose one of {', '.join(SUITES)}")
     return SUITES[name]
+
+
+def check_suite(name: str, mix: object) -> None:
+    """Checks that a round may use the suite with that mixing, a `Mix` or unset.
+
+    Raises:
+        ConfigError: there is no such suite.
+        UsageError: they do not go together.
+    """
+    suite_named(name)
+    if mix == Mix.VERIFIED and name in POST_QUANTUM:
+        raise UsageError(
+            f"verified mixing does not go with the suite {name!r}: its claims and board are public for ever, and link "
+            "to whoever computes discrete logarithms later; take plain mixing, or another suite"
+        )
