@@ -137,7 +137,8 @@ def whole(one: PreparedSubmission) -> Call:
 
 def whole_in_stream(one: PreparedSubmission) -> node_pb2.SubmitManyRequest:
     """A submission as one message of a long stream."""
-    return node_pb2.SubmitManyRequest(header=_header(one), envelope=one.envelope)
+    whole = node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope)
+    return node_pb2.SubmitManyRequest(submissions=[whole])
 
 
 async def compare() -> None:

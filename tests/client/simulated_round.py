@@ -180,13 +180,14 @@ class _Entry(node_pb2_grpc.NodeServicer):
         self._round.opened.set()
         answered = 0
         async for request in requests:
-            answer = self._answer(request)
-            if answered == self._round.broken_after and self._round.gateways == 1:
-                raise UnreachableError("the node goes away")
-            answered += 1
-            yield node_pb2.SubmitManyResponse(answers=[answer] * self._round.times)
+            for submission in request.submissions:
+                answer = self._answer(submission)
+                if answered == self._round.broken_after and self._round.gateways == 1:
+                    raise UnreachableError("the node goes away")
+                answered += 1
+                yield node_pb2.SubmitManyResponse(answers=[answer] * self._round.times)
 
-    def _answer(self, request: node_pb2.SubmitManyRequest) -> node_pb2.SubmissionAnswer:
+    def _answer(self, request: node_pb2.SubmitWholeRequest) -> node_pb2.SubmissionAnswer:
         try:
             return node_pb2.SubmissionAnswer(receipt=self._round.accept(request.header, request.envelope).to_bytes())
         except ShuffleDPError as error:

@@ -39,8 +39,9 @@ async def round_(world: World) -> Round:
     return await world.open()
 
 
-def message(submission: Submission) -> node_pb2.SubmitManyRequest:
-    return node_pb2.SubmitManyRequest(header=submission.header, envelope=submission.envelope)
+def message(*submissions: Submission) -> node_pb2.SubmitManyRequest:
+    wholes = [node_pb2.SubmitWholeRequest(header=one.header, envelope=one.envelope) for one in submissions]
+    return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
 async def answers(world: World, requests: list[node_pb2.SubmitManyRequest]) -> list[Receipt | type[ShuffleDPError]]:
@@ -95,6 +96,27 @@ async def test_in_a_stream_and_alone_it_is_the_same_submission(world: World, rou
     submission = world.submission(round_)
     alone = await world.submit(submission)
     assert await answers(world, [message(submission)] * 3) == [alone] * 3
+    assert (await world.status("node-1", round_.round_id)).accepted == 1
+
+
+async def test_many_in_one_message_are_as_many_in_as_many(world: World, round_: Round) -> None:
+    """Each answer is its own submission's, also behind one that is refused in the middle of a message."""
+    sent = [world.submission(round_) for _ in range(90)]
+    torn = world.submission(round_)
+    torn.header.claim = b"{"
+    found = await answers(world, [message(*sent[:30], torn, *sent[30:60]), message(*sent[60:])])
+    assert found.pop(30) is MalformedDocumentError
+    assert [(one.credential, one.submission_digest) for one in found if isinstance(one, Receipt)] == [
+        receipt_of(one) for one in sent
+    ]
+    assert (await world.status("node-1", round_.round_id)).accepted == 90
+
+
+async def test_a_message_without_a_submission_ends_the_stream(world: World, round_: Round) -> None:
+    """Otherwise whoever sends nothing but such messages would keep the node busy without a refusal."""
+    good = world.submission(round_)
+    with pytest.raises(MalformedRequestError, match="brings no submission"):
+        await answers(world, [message(good), message()])
     assert (await world.status("node-1", round_.round_id)).accepted == 1
 
 

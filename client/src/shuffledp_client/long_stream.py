@@ -21,6 +21,8 @@ from shuffledp_core.transport.rpc_errors import typed
 from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
 
 _Call: TypeAlias = grpc.aio.StreamStreamCall[node_pb2.SubmitManyRequest, node_pb2.SubmitManyResponse]
+_Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
+"""A submission, and where its answer is waited for."""
 
 
 class LongStream(EntryNode):
@@ -35,7 +37,7 @@ class LongStream(EntryNode):
     async def deliver(self, round_id: str, credential: Signed, claim: Signed, envelope: bytes) -> Signed:
         """Sends a sealed submission once; gives the receipt as it came. Errors as `EntryNode.deliver`."""
         header = submission_header(round_id, credential, claim)
-        request = node_pb2.SubmitManyRequest(header=header, envelope=envelope)
+        request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         if request.ByteSize() > WHOLE_BYTES:
             return await super().deliver(round_id, credential, claim, envelope)
         if self._stream is None or self._stream.ended:
@@ -51,31 +53,30 @@ class LongStream(EntryNode):
 
 
 class _Stream:
-    """One stream, whose answers come in the order of its requests."""
+    """One stream, whose answers come in the order of its submissions. What is there at a time goes in one message."""
 
     def __init__(self, call: _Call, party: str) -> None:
         self._call = call
         self._party = party
-        self._writing = asyncio.Lock()
+        self._unsent: deque[_Asked] = deque()
         self._waiting: deque[asyncio.Future[Signed]] = deque()
+        self._more = asyncio.Event()
         self._end: ShuffleDPError | None = None
+        self._writing = asyncio.create_task(self._write())
         self._reading = asyncio.create_task(self._read())
 
     @property
     def ended(self) -> bool:
-        """True if it takes no more requests."""
+        """True if it takes no more submissions."""
         return self._end is not None
 
-    async def answer(self, request: node_pb2.SubmitManyRequest) -> Signed:
+    async def answer(self, submission: node_pb2.SubmitWholeRequest) -> Signed:
         """Sends a submission and returns its receipt, or raises its refusal, or what ended the stream."""
         answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
+        self._unsent.append((submission, answer))
+        self._more.set()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                async with self._writing:  # so that they wait in the order in which they are written
-                    if self._end is not None:
-                        raise self._end
-                    self._waiting.append(answer)
-                    await self._write(request)
                 return await answer
         except TimeoutError as error:
             self._call.cancel()  # what stands behind it in the line would wait as long
@@ -85,18 +86,33 @@ class _Stream:
         """Ends the stream; what is not answered is given up."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
-        self._call.cancel()
 
-    async def _write(self, request: node_pb2.SubmitManyRequest) -> None:
-        try:
-            await self._call.write(request)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The stream has ended. Why is read, behind the answers that came before; those who wait hear it then.
-            return
-        except asyncio.CancelledError:
-            # It may have gone or not, so that nobody could tell any more which answer is whose.
-            self._call.cancel()
-            raise
+    async def _write(self) -> None:
+        """Sends, for ever. A task of its own: a caller that is cancelled then leaves no message half written."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while message := self._message():
+                try:
+                    await self._call.write(message)
+                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    # The stream has ended. Why is read, behind the answers that came before; who waits hears it then.
+                    return
+
+    def _message(self) -> node_pb2.SubmitManyRequest | None:
+        """The next submissions that fit into a message; their answers are waited for from here on."""
+        group: list[node_pb2.SubmitWholeRequest] = []
+        length = 0
+        while self._unsent:
+            submission, answer = self._unsent[0]
+            length += submission.ByteSize()
+            if group and length > WHOLE_BYTES:
+                break
+            self._unsent.popleft()
+            if not answer.done():  # whoever asked may have gone
+                group.append(submission)
+                self._waiting.append(answer)
+        return node_pb2.SubmitManyRequest(submissions=group) if group else None
 
     async def _read(self) -> None:
         end: ShuffleDPError = UnreachableError(f"{self._party} ended the stream without an answer; send it again")
@@ -114,7 +130,8 @@ class _Stream:
         finally:
             self._end = end
             self._call.cancel()
-            for answer in self._waiting:
+            self._writing.cancel()
+            for answer in (*self._waiting, *(answer for _, answer in self._unsent)):
                 _fail(answer, end)
 
     def _settle(self, one: node_pb2.SubmissionAnswer) -> None:

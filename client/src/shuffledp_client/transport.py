@@ -64,13 +64,17 @@ class Backoff:
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
     """The answer of a call that is repeated while the party is unreachable. Raises the last `UnreachableError`."""
-    for pause in backoff.pauses(RandomIntegers()):
+    pauses: Iterator[float] | None = None
+    while True:
         try:
             return await call()
         except UnreachableError as error:
+            pauses = pauses or backoff.pauses(RandomIntegers())  # not before: nearly every call needs none
+            pause = next(pauses, None)
+            if pause is None:
+                raise
             structlog.get_logger().info("trying again", seconds=round(pause, 2), reason=str(error))
             await asyncio.sleep(pause)
-    return await call()
 
 
 class _Caller:

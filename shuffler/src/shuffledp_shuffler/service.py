@@ -119,11 +119,11 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
         """See node.proto."""
         with _disk_faults():
-            async with aclosing(self._gateways.answers(request_iterator)) as groups:
+            async with aclosing(self._gateways.answers(_submissions(request_iterator))) as groups:
                 async for group in groups:
                     yield node_pb2.SubmitManyResponse(answers=[self._told(answer) for answer in group])
 
-    def _begin(self, request: node_pb2.SubmitManyRequest) -> Taken:
+    def _begin(self, request: node_pb2.SubmitWholeRequest) -> Taken:
         header = request.header
         try:
             _require_short(request.ByteSize())
@@ -207,6 +207,16 @@ async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIte
         if request.WhichOneof("part") != "chunk":
             raise InvalidSubmissionError("after its header a submission consists of chunks")
         yield request.chunk.offset, request.chunk.data
+
+
+async def _submissions(
+    messages: AsyncIterator[node_pb2.SubmitManyRequest],
+) -> AsyncIterator[node_pb2.SubmitWholeRequest]:
+    async for message in messages:
+        if not message.submissions:
+            raise MalformedRequestError("a message of the stream brings no submission; send one at least in each")
+        for submission in message.submissions:
+            yield submission
 
 
 def _require_short(length: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -103,6 +104,9 @@ async def run_until_signal(service: Service, *, background: Sequence[Callable[[]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    # All that a service is made of lives as long as it does. Unless it is set aside, every full collection walks
+    # through it again: that took an entry node a fifth of its time.
+    gc.freeze()
     await service.start()
     tasks = [asyncio.ensure_future(task()) for task in background]
     if service.watching is not None:

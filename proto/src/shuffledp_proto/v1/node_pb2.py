@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from shuffledp_proto.v1 import batch_pb2 as shuffledp__proto_dot_v1_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp_proto/v1/node.proto\x12\x12shuffledp_proto.v1\x1a\x1eshuffledp_proto/v1/batch.proto\"Z\n\x13PrepareRoundRequest\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\r\n\x05suite\x18\x03 \x01(\t\x12\r\n\x05route\x18\x04 \x03(\x0c\")\n\x14PrepareRoundResponse\x12\x11\n\tround_key\x18\x01 \x01(\x0c\"&\n\x12SetManifestRequest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"/\n\x13SetManifestResponse\x12\x18\n\x10\x63ountersignature\x18\x01 \x01(\x0c\"{\n\rSubmitRequest\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeaderH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"G\n\x10SubmissionHeader\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x12\n\ncredential\x18\x02 \x01(\x0c\x12\r\n\x05\x63laim\x18\x03 \x01(\x0c\"!\n\x0eSubmitResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"\\\n\x12SubmitWholeRequest\x12\x34\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeader\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"&\n\x13SubmitWholeResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"[\n\x11SubmitManyRequest\x12\x34\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeader\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"K\n\x12SubmitManyResponse\x12\x35\n\x07\x61nswers\x18\x01 \x03(\x0b\x32$.shuffledp_proto.v1.SubmissionAnswer\"_\n\x10SubmissionAnswer\x12\x11\n\x07receipt\x18\x01 \x01(\x0cH\x00\x12.\n\x07refusal\x18\x02 \x01(\x0b\x32\x1b.shuffledp_proto.v1.RefusalH\x00\x42\x08\n\x06\x61nswer\"(\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x11\x43loseRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x12\x43loseRoundResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\"&\n\x12\x44\x65leteRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x13\x44\x65leteRoundResponse\x12\x0f\n\x07\x64iscard\x18\x01 \x01(\x0c\"%\n\x11WatchRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\xf5\x01\n\x12WatchRoundResponse\x12-\n\x05phase\x18\x01 \x01(\x0e\x32\x1e.shuffledp_proto.v1.RoundPhase\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x16\n\x0emixing_seconds\x18\x05 \x01(\x01\x12\x18\n\x10relaying_seconds\x18\x06 \x01(\x01\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0e\n\x06header\x18\t \x01(\x0c\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x08\x12\x0f\n\x07\x61\x63\x63used\x18\x0b \x01(\x04\"(\n\x14GetAccusationRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"A\n\x15GetAccusationResponse\x12(\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x19.shuffledp_proto.v1.Chunk\"W\n\rAnswerRequest\x12\x12\n\x08round_id\x18\x01 \x01(\tH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\":\n\x0e\x41nswerResponse\x12(\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x19.shuffledp_proto.v1.Chunk\"a\n\x17SettleAccusationRequest\x12\x12\n\x08round_id\x18\x01 \x01(\tH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"\x1a\n\x18SettleAccusationResponse*\xb9\x01\n\nRoundPhase\x12\x1b\n\x17ROUND_PHASE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROUND_PHASE_PREPARED\x10\x01\x12\x14\n\x10ROUND_PHASE_OPEN\x10\x02\x12\x16\n\x12ROUND_PHASE_MIXING\x10\x03\x12\x18\n\x14ROUND_PHASE_RELAYING\x10\x04\x12\x14\n\x10ROUND_PHASE_DONE\x10\x05\x12\x16\n\x12ROUND_PHASE_FAILED\x10\x06\x32\xa7\x08\n\x04Node\x12\x61\n\x0cPrepareRound\x12\'.shuffledp_proto.v1.PrepareRoundRequest\x1a(.shuffledp_proto.v1.PrepareRoundResponse\x12^\n\x0bSetManifest\x12&.shuffledp_proto.v1.SetManifestRequest\x1a\'.shuffledp_proto.v1.SetManifestResponse\x12Q\n\x06Submit\x12!.shuffledp_proto.v1.SubmitRequest\x1a\".shuffledp_proto.v1.SubmitResponse(\x01\x12^\n\x0bSubmitWhole\x12&.shuffledp_proto.v1.SubmitWholeRequest\x1a\'.shuffledp_proto.v1.SubmitWholeResponse\x12_\n\nSubmitMany\x12%.shuffledp_proto.v1.SubmitManyRequest\x1a&.shuffledp_proto.v1.SubmitManyResponse(\x01\x30\x01\x12[\n\nCloseRound\x12%.shuffledp_proto.v1.CloseRoundRequest\x1a&.shuffledp_proto.v1.CloseRoundResponse\x12^\n\x0b\x44\x65leteRound\x12&.shuffledp_proto.v1.DeleteRoundRequest\x1a\'.shuffledp_proto.v1.DeleteRoundResponse\x12]\n\nWatchRound\x12%.shuffledp_proto.v1.WatchRoundRequest\x1a&.shuffledp_proto.v1.WatchRoundResponse0\x01\x12\x66\n\rGetAccusation\x12(.shuffledp_proto.v1.GetAccusationRequest\x1a).shuffledp_proto.v1.GetAccusationResponse0\x01\x12S\n\x06\x41nswer\x12!.shuffledp_proto.v1.AnswerRequest\x1a\".shuffledp_proto.v1.AnswerResponse(\x01\x30\x01\x12o\n\x10SettleAccusation\x12+.shuffledp_proto.v1.SettleAccusationRequest\x1a,.shuffledp_proto.v1.SettleAccusationResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp_proto/v1/node.proto\x12\x12shuffledp_proto.v1\x1a\x1eshuffledp_proto/v1/batch.proto\"Z\n\x13PrepareRoundRequest\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\r\n\x05suite\x18\x03 \x01(\t\x12\r\n\x05route\x18\x04 \x03(\x0c\")\n\x14PrepareRoundResponse\x12\x11\n\tround_key\x18\x01 \x01(\x0c\"&\n\x12SetManifestRequest\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\"/\n\x13SetManifestResponse\x12\x18\n\x10\x63ountersignature\x18\x01 \x01(\x0c\"{\n\rSubmitRequest\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeaderH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"G\n\x10SubmissionHeader\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x12\n\ncredential\x18\x02 \x01(\x0c\x12\r\n\x05\x63laim\x18\x03 \x01(\x0c\"!\n\x0eSubmitResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"\\\n\x12SubmitWholeRequest\x12\x34\n\x06header\x18\x01 \x01(\x0b\x32$.shuffledp_proto.v1.SubmissionHeader\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"&\n\x13SubmitWholeResponse\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\"P\n\x11SubmitManyRequest\x12;\n\x0bsubmissions\x18\x01 \x03(\x0b\x32&.shuffledp_proto.v1.SubmitWholeRequest\"K\n\x12SubmitManyResponse\x12\x35\n\x07\x61nswers\x18\x01 \x03(\x0b\x32$.shuffledp_proto.v1.SubmissionAnswer\"_\n\x10SubmissionAnswer\x12\x11\n\x07receipt\x18\x01 \x01(\x0cH\x00\x12.\n\x07refusal\x18\x02 \x01(\x0b\x32\x1b.shuffledp_proto.v1.RefusalH\x00\x42\x08\n\x06\x61nswer\"(\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x11\x43loseRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x12\x43loseRoundResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x04\"&\n\x12\x44\x65leteRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"&\n\x13\x44\x65leteRoundResponse\x12\x0f\n\x07\x64iscard\x18\x01 \x01(\x0c\"%\n\x11WatchRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\xf5\x01\n\x12WatchRoundResponse\x12-\n\x05phase\x18\x01 \x01(\x0e\x32\x1e.shuffledp_proto.v1.RoundPhase\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x16\n\x0emixing_seconds\x18\x05 \x01(\x01\x12\x18\n\x10relaying_seconds\x18\x06 \x01(\x01\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0e\n\x06header\x18\t \x01(\x0c\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x08\x12\x0f\n\x07\x61\x63\x63used\x18\x0b \x01(\x04\"(\n\x14GetAccusationRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"A\n\x15GetAccusationResponse\x12(\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x19.shuffledp_proto.v1.Chunk\"W\n\rAnswerRequest\x12\x12\n\x08round_id\x18\x01 \x01(\tH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\":\n\x0e\x41nswerResponse\x12(\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x19.shuffledp_proto.v1.Chunk\"a\n\x17SettleAccusationRequest\x12\x12\n\x08round_id\x18\x01 \x01(\tH\x00\x12*\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x19.shuffledp_proto.v1.ChunkH\x00\x42\x06\n\x04part\"\x1a\n\x18SettleAccusationResponse*\xb9\x01\n\nRoundPhase\x12\x1b\n\x17ROUND_PHASE_UNSPECIFIED\x10\x00\x12\x18\n\x14ROUND_PHASE_PREPARED\x10\x01\x12\x14\n\x10ROUND_PHASE_OPEN\x10\x02\x12\x16\n\x12ROUND_PHASE_MIXING\x10\x03\x12\x18\n\x14ROUND_PHASE_RELAYING\x10\x04\x12\x14\n\x10ROUND_PHASE_DONE\x10\x05\x12\x16\n\x12ROUND_PHASE_FAILED\x10\x06\x32\xa7\x08\n\x04Node\x12\x61\n\x0cPrepareRound\x12\'.shuffledp_proto.v1.PrepareRoundRequest\x1a(.shuffledp_proto.v1.PrepareRoundResponse\x12^\n\x0bSetManifest\x12&.shuffledp_proto.v1.SetManifestRequest\x1a\'.shuffledp_proto.v1.SetManifestResponse\x12Q\n\x06Submit\x12!.shuffledp_proto.v1.SubmitRequest\x1a\".shuffledp_proto.v1.SubmitResponse(\x01\x12^\n\x0bSubmitWhole\x12&.shuffledp_proto.v1.SubmitWholeRequest\x1a\'.shuffledp_proto.v1.SubmitWholeResponse\x12_\n\nSubmitMany\x12%.shuffledp_proto.v1.SubmitManyRequest\x1a&.shuffledp_proto.v1.SubmitManyResponse(\x01\x30\x01\x12[\n\nCloseRound\x12%.shuffledp_proto.v1.CloseRoundRequest\x1a&.shuffledp_proto.v1.CloseRoundResponse\x12^\n\x0b\x44\x65leteRound\x12&.shuffledp_proto.v1.DeleteRoundRequest\x1a\'.shuffledp_proto.v1.DeleteRoundResponse\x12]\n\nWatchRound\x12%.shuffledp_proto.v1.WatchRoundRequest\x1a&.shuffledp_proto.v1.WatchRoundResponse0\x01\x12\x66\n\rGetAccusation\x12(.shuffledp_proto.v1.GetAccusationRequest\x1a).shuffledp_proto.v1.GetAccusationResponse0\x01\x12S\n\x06\x41nswer\x12!.shuffledp_proto.v1.AnswerRequest\x1a\".shuffledp_proto.v1.AnswerResponse(\x01\x30\x01\x12o\n\x10SettleAccusation\x12+.shuffledp_proto.v1.SettleAccusationRequest\x1a,.shuffledp_proto.v1.SettleAccusationResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp_proto.v1.node_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROUNDPHASE']._serialized_start=1817
-  _globals['_ROUNDPHASE']._serialized_end=2002
+  _globals['_ROUNDPHASE']._serialized_start=1806
+  _globals['_ROUNDPHASE']._serialized_end=1991
   _globals['_PREPAREROUNDREQUEST']._serialized_start=85
   _globals['_PREPAREROUNDREQUEST']._serialized_end=175
   _globals['_PREPAREROUNDRESPONSE']._serialized_start=177
@@ -53,37 +53,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITWHOLERESPONSE']._serialized_start=636
   _globals['_SUBMITWHOLERESPONSE']._serialized_end=674
   _globals['_SUBMITMANYREQUEST']._serialized_start=676
-  _globals['_SUBMITMANYREQUEST']._serialized_end=767
-  _globals['_SUBMITMANYRESPONSE']._serialized_start=769
-  _globals['_SUBMITMANYRESPONSE']._serialized_end=844
-  _globals['_SUBMISSIONANSWER']._serialized_start=846
-  _globals['_SUBMISSIONANSWER']._serialized_end=941
-  _globals['_REFUSAL']._serialized_start=943
-  _globals['_REFUSAL']._serialized_end=983
-  _globals['_CLOSEROUNDREQUEST']._serialized_start=985
-  _globals['_CLOSEROUNDREQUEST']._serialized_end=1022
-  _globals['_CLOSEROUNDRESPONSE']._serialized_start=1024
-  _globals['_CLOSEROUNDRESPONSE']._serialized_end=1062
-  _globals['_DELETEROUNDREQUEST']._serialized_start=1064
-  _globals['_DELETEROUNDREQUEST']._serialized_end=1102
-  _globals['_DELETEROUNDRESPONSE']._serialized_start=1104
-  _globals['_DELETEROUNDRESPONSE']._serialized_end=1142
-  _globals['_WATCHROUNDREQUEST']._serialized_start=1144
-  _globals['_WATCHROUNDREQUEST']._serialized_end=1181
-  _globals['_WATCHROUNDRESPONSE']._serialized_start=1184
-  _globals['_WATCHROUNDRESPONSE']._serialized_end=1429
-  _globals['_GETACCUSATIONREQUEST']._serialized_start=1431
-  _globals['_GETACCUSATIONREQUEST']._serialized_end=1471
-  _globals['_GETACCUSATIONRESPONSE']._serialized_start=1473
-  _globals['_GETACCUSATIONRESPONSE']._serialized_end=1538
-  _globals['_ANSWERREQUEST']._serialized_start=1540
-  _globals['_ANSWERREQUEST']._serialized_end=1627
-  _globals['_ANSWERRESPONSE']._serialized_start=1629
-  _globals['_ANSWERRESPONSE']._serialized_end=1687
-  _globals['_SETTLEACCUSATIONREQUEST']._serialized_start=1689
-  _globals['_SETTLEACCUSATIONREQUEST']._serialized_end=1786
-  _globals['_SETTLEACCUSATIONRESPONSE']._serialized_start=1788
-  _globals['_SETTLEACCUSATIONRESPONSE']._serialized_end=1814
-  _globals['_NODE']._serialized_start=2005
-  _globals['_NODE']._serialized_end=3068
+  _globals['_SUBMITMANYREQUEST']._serialized_end=756
+  _globals['_SUBMITMANYRESPONSE']._serialized_start=758
+  _globals['_SUBMITMANYRESPONSE']._serialized_end=833
+  _globals['_SUBMISSIONANSWER']._serialized_start=835
+  _globals['_SUBMISSIONANSWER']._serialized_end=930
+  _globals['_REFUSAL']._serialized_start=932
+  _globals['_REFUSAL']._serialized_end=972
+  _globals['_CLOSEROUNDREQUEST']._serialized_start=974
+  _globals['_CLOSEROUNDREQUEST']._serialized_end=1011
+  _globals['_CLOSEROUNDRESPONSE']._serialized_start=1013
+  _globals['_CLOSEROUNDRESPONSE']._serialized_end=1051
+  _globals['_DELETEROUNDREQUEST']._serialized_start=1053
+  _globals['_DELETEROUNDREQUEST']._serialized_end=1091
+  _globals['_DELETEROUNDRESPONSE']._serialized_start=1093
+  _globals['_DELETEROUNDRESPONSE']._serialized_end=1131
+  _globals['_WATCHROUNDREQUEST']._serialized_start=1133
+  _globals['_WATCHROUNDREQUEST']._serialized_end=1170
+  _globals['_WATCHROUNDRESPONSE']._serialized_start=1173
+  _globals['_WATCHROUNDRESPONSE']._serialized_end=1418
+  _globals['_GETACCUSATIONREQUEST']._serialized_start=1420
+  _globals['_GETACCUSATIONREQUEST']._serialized_end=1460
+  _globals['_GETACCUSATIONRESPONSE']._serialized_start=1462
+  _globals['_GETACCUSATIONRESPONSE']._serialized_end=1527
+  _globals['_ANSWERREQUEST']._serialized_start=1529
+  _globals['_ANSWERREQUEST']._serialized_end=1616
+  _globals['_ANSWERRESPONSE']._serialized_start=1618
+  _globals['_ANSWERRESPONSE']._serialized_end=1676
+  _globals['_SETTLEACCUSATIONREQUEST']._serialized_start=1678
+  _globals['_SETTLEACCUSATIONREQUEST']._serialized_end=1775
+  _globals['_SETTLEACCUSATIONRESPONSE']._serialized_start=1777
+  _globals['_SETTLEACCUSATIONRESPONSE']._serialized_end=1803
+  _globals['_NODE']._serialized_start=1994
+  _globals['_NODE']._serialized_end=3057
 # @@protoc_insertion_point(module_scope)

@@ -263,20 +263,19 @@ Global___SubmitWholeResponse: _TypeAlias = SubmitWholeResponse  # noqa: Y015
 class SubmitManyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    HEADER_FIELD_NUMBER: _builtins.int
-    ENVELOPE_FIELD_NUMBER: _builtins.int
-    envelope: _builtins.bytes
+    SUBMISSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def header(self) -> Global___SubmissionHeader: ...
+    def submissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubmitWholeRequest]:
+        """The next submissions, one at least."""
+
     def __init__(
         self,
         *,
-        header: Global___SubmissionHeader | None = ...,
-        envelope: _builtins.bytes = ...,
+        submissions: _abc.Iterable[Global___SubmitWholeRequest] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "header", b"header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["submissions", b"submissions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

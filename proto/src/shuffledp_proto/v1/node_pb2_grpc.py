@@ -124,8 +124,8 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitMany(self, request_iterator, context):
-        """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
-        refusals come back in the order of the requests; a refusal ends nothing.
+        """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+        in the order of the submissions; a refusal ends nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

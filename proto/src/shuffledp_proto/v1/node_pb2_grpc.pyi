@@ -42,8 +42,8 @@ class NodeStub:
     SubmitWhole: _grpc.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     SubmitMany: _grpc.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]
-    """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
-    refusals come back in the order of the requests; a refusal ends nothing.
+    """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+    in the order of the submissions; a refusal ends nothing.
     """
     CloseRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
@@ -72,8 +72,8 @@ class NodeAsyncStub(NodeStub):
     SubmitWhole: _aio.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]  # type: ignore[assignment]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     SubmitMany: _aio.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]  # type: ignore[assignment]
-    """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
-    refusals come back in the order of the requests; a refusal ends nothing.
+    """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+    in the order of the submissions; a refusal ends nothing.
     """
     CloseRound: _aio.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]  # type: ignore[assignment]
     """Analyst, at the entry node only: no more submissions; pool, permute and relay if there are enough."""
@@ -129,8 +129,8 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_node_pb2.SubmitManyRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.SubmitManyResponse], _abc.AsyncIterator[_node_pb2.SubmitManyResponse]]:
-        """Many of those over one stream, for whoever brings the submissions of many devices: one in each message. Receipts and
-        refusals come back in the order of the requests; a refusal ends nothing.
+        """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+        in the order of the submissions; a refusal ends nothing.
         """
 
     @_abc_1.abstractmethod
