@@ -47,6 +47,9 @@ UNDER_WAY = 64
 STREAMS = 4
 """Over which a gateway brings what it has."""
 
+TOGETHER = 8
+"""Submissions that it brings in one message: what usually waits while one is sent."""
+
 T = TypeVar("T")
 
 Call = Callable[["node_pb2_grpc.NodeAsyncStub"], Awaitable[bytes]]
@@ -78,7 +81,8 @@ class Server:
         """As `turn`, over `STREAMS` streams that each bring their part."""
 
         async def one(number: int) -> list[bytes]:
-            requests = [whole_in_stream(submission) for submission in submissions[number::STREAMS]]
+            own = submissions[number::STREAMS]
+            requests = [together(own[start : start + TOGETHER]) for start in range(0, len(own), TOGETHER)]
             return [
                 answer.receipt
                 async for response in self.stubs[number].SubmitMany(iter(requests), timeout=60.0)
@@ -135,10 +139,10 @@ def whole(one: PreparedSubmission) -> Call:
     return call
 
 
-def whole_in_stream(one: PreparedSubmission) -> node_pb2.SubmitManyRequest:
-    """A submission as one message of a long stream."""
-    whole = node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope)
-    return node_pb2.SubmitManyRequest(submissions=[whole])
+def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
+    """Submissions as one message of a long stream."""
+    wholes = [node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope) for one in some]
+    return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
 async def compare() -> None:
