@@ -29,7 +29,7 @@ demo: .venv/synced
 	$(RUN) shuffledp demo
 
 test: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadfile -m "not docker and not slow"
+	$(RUN) pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not docker and not slow"
 
 # Solutions and wrong programs of every lab, or of LAB=09, on so many fresh instances; SYSTEMS of them with the checks of
 # real systems. Three CPU hours with INSTANCES=200 SYSTEMS=20.
@@ -38,7 +38,7 @@ test-labs: .venv/synced
 	    $(RUN) pytest -q -n auto --dist worksteal tests/labs/test_solutions_and_mutants.py $(if $(LAB),-k "$(LAB)")
 
 test-slow: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadgroup -m slow
+	$(RUN) pytest -q -n auto --dist loadgroup --no-loadscope-reorder -m slow
 
 # One after another, on two deployments that the tests bring up.
 test-docker: images
