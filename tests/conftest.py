@@ -10,7 +10,7 @@ import pytest
 # threads that wait for each other on cores that all have work took a third of the time of tests that multiply them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-LONG = ("labs", "system", "experiments", "shuffledp", "deploy")
+LONG = ("packaging", "labs", "system", "experiments", "shuffledp", "deploy")
 """Folders with long files, which begin first: the short ones then fill what is left of every process's time."""
 
 
