@@ -35,10 +35,7 @@ choose_base() {
 # Our own wheels, of every member.
 build_members() {
     rm -rf "$BUILD/members"
-    for member in proto core privacy client shuffler analyst accountant shuffledp ops sim adversary labs experiments; do
-        package=shuffledp-$member
-        "$UV" build --quiet --wheel --package "${package%-shuffledp}" --out-dir "$BUILD/members"
-    done
+    "$UV" build --quiet --wheel --all-packages --out-dir "$BUILD/members"
 }
 
 export_lock() { "$UV" export --quiet --frozen --no-dev --no-header --no-annotate "$@"; }
@@ -96,9 +93,22 @@ build() {
 
 version=$("$UV" version --short --package shuffledp-core --frozen)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+components=${*:-sim shuffler analyst accountant client}
+collecting='' building=''
+trap 'kill $collecting $building 2>/dev/null || :' EXIT
+trap 'exit 1' INT TERM
+# The wheels are collected while a base is made: they come from different servers.
+{
+    build_members
+    for component in $components; do collect "$component"; done
+} &
+collecting=$!
 choose_base
-build_members
-for component in ${*:-shuffler analyst accountant client sim}; do
-    collect "$component"
-    build "$component"
-done
+wait "$collecting"
+# Two at a time: the first, which is the largest of all, beside the others.
+set -- $components
+build "$1" &
+building=$!
+shift
+for component; do build "$component"; done
+wait "$building"

@@ -30,8 +30,8 @@ make_base() {
     [ -n "$mirror" ] || fail "no Debian mirror in the apt configuration: set DEBIAN_MIRROR"
     security=${DEBIAN_SECURITY:-$(host_mirror "${VERSION_CODENAME:-}-security")}
     echo "offline images: debootstrap $SUITE"
-    debootstrap --variant=minbase "$SUITE" "$work/base" "$mirror" >"$work/log" 2>&1 ||
-        { tail -n 5 "$work/log" >&2; fail "debootstrap failed"; }
+    debootstrap --variant=minbase "$SUITE" "$work/base" "$mirror" >"$work/base.log" 2>&1 ||
+        { tail -n 5 "$work/base.log" >&2; fail "debootstrap failed"; }
     {
         echo "deb $mirror $SUITE main"
         [ -z "$security" ] || echo "deb $security $SUITE-security main"
@@ -48,20 +48,32 @@ inside() {
     root=$1
     shift
     cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
-    DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$root" "$@" >>"$work/log" 2>&1 ||
-        { tail -n 5 "$work/log" >&2; fail "'$*' failed"; }
+    DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$root" "$@" >>"$root.log" 2>&1 ||
+        { tail -n 5 "$root.log" >&2; fail "'$*' failed"; }
 }
 
-# The base with packages: image NAME PACKAGE..; then `shape_NAME ROOT` and the image's metadata from `meta_NAME`.
+# Begins an image, unless it is there: image NAME PACKAGE... All are made side by side; `finish` waits for them.
 image() {
-    name=$1
-    shift
-    tag=$PREFIX/$name:$SUITE
+    tag=$PREFIX/$1:$SUITE
     if docker image inspect "$tag" >/dev/null 2>&1; then
         return
     fi
     [ -d "$work/base" ] || make_base
     echo "offline images: $tag"
+    make_image "$@" &
+    making="$making $!"
+}
+
+finish() {
+    failed=
+    for one in $making; do wait "$one" || failed=yes; done # all of them: what still runs needs its folder
+    [ -z "$failed" ] || exit 1
+}
+
+# The base with packages: make_image NAME PACKAGE..; then `shape_NAME ROOT` and `import_NAME ROOT`.
+make_image() {
+    name=$1
+    shift
     root=$work/$name
     cp --archive "$work/base" "$root"
     "before_$name" "$root"
@@ -116,6 +128,7 @@ shape_prometheus() {
 }
 import_prometheus() { load "$1" --change 'USER 65534' --change 'ENTRYPOINT ["/bin/prometheus"]'; }
 
+making=
 work=$(mktemp -d /var/tmp/shuffledp-offline.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 1' INT TERM
@@ -123,6 +136,7 @@ image python python3
 image mosquitto mosquitto mosquitto-clients
 image postgres postgresql
 image prometheus prometheus
+finish
 cat >../.env.offline <<END
 BASE_IMAGE=$PREFIX/python:$SUITE
 MOSQUITTO_IMAGE=$PREFIX/mosquitto:$SUITE

@@ -53,7 +53,7 @@ def figures(metrics: AccountantMetrics) -> tuple[float | None, ...]:
 
 
 async def shown(metrics: AccountantMetrics, wanted: tuple[float | None, ...]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             if figures(metrics) == wanted:
                 return

@@ -13,7 +13,7 @@ from test_attack_shortcuts import SURE, finding
 from shuffledp_adversary.attacks.findings import AttackReport, Verdict
 from shuffledp_adversary.attacks.outlier import run_outlier
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("outlier")]  # one run serves them all
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

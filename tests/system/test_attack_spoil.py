@@ -19,7 +19,7 @@ from shuffledp_adversary.attacks.findings import Verdict
 from shuffledp_adversary.attacks.spoil import LIE, Spoiled, lies, lost, run_spoil, silent
 from shuffledp_core.errors import UsageError
 
-SLOW_RUN = pytest.param("0.999999999", marks=[pytest.mark.slow, pytest.mark.xdist_group("spoil")], id="run")
+SLOW_RUN = pytest.param("0.999999999", marks=pytest.mark.slow, id="run")
 
 
 @pytest.fixture(scope="module", params=[SLOW_RUN])

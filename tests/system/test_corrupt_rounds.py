@@ -35,7 +35,7 @@ from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 SETS = [
     (1, 2, 3),
     (1, 3),
-    *(pytest.param(pair, marks=[pytest.mark.slow, pytest.mark.xdist_group(str(pair))]) for pair in ((1, 2), (2, 3))),
+    *(pytest.param(pair, marks=pytest.mark.slow) for pair in ((1, 2), (2, 3))),
 ]
 
 

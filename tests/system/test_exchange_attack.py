@@ -32,7 +32,7 @@ OTHERS = {"another user", "2 other users"}
 ANYBODY = {*ONE_USER, *OTHERS, "3 other users", "the victim and 1 more", "the victim and 2 more"}
 
 
-SLOW_RUN = pytest.param("0.999999999", marks=[pytest.mark.slow, pytest.mark.xdist_group("exchange")], id="run")
+SLOW_RUN = pytest.param("0.999999999", marks=pytest.mark.slow, id="run")
 
 
 @pytest.fixture(scope="module", params=[SLOW_RUN])  # a parameter's marks are those of all tests that look at the run
