@@ -21,6 +21,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     OneBitShuffle,
+    QuantisedRR,
     RRShuffle,
     SGDLShuffle,
 )
@@ -75,6 +76,9 @@ def certificates() -> None:
         ),
         "one bit k=20 metric": lambda h: epsilon_bounds(
             OneBitShuffle(max_value=20, randomise=Fraction(1, 2)), Setting(h, h, Adjacency.METRIC), DELTA
+        ),
+        "quantised RR k=1000": lambda h: epsilon_bounds(
+            QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)), Setting(h, h), DELTA
         ),
         "RR k=20 metric": lambda h: epsilon_bounds(
             RRShuffle(max_value=20, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA

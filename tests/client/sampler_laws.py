@@ -19,6 +19,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -92,6 +93,21 @@ def report_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
     return law
 
 
+def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
+    """The chance of each number of ones, bit by bit: sure ones, one that is rounded at random, sure zeros."""
+    steps = Fraction(value * spec.bits, spec.max_value)
+    law = {0: Fraction(1)}
+    for place in range(spec.bits):
+        rounded = min(max(steps - place, Fraction(0)), Fraction(1))
+        one = spec.randomise / 2 + (1 - spec.randomise) * rounded
+        after: defaultdict[int, Fraction] = defaultdict(Fraction)
+        for ones, chance in law.items():
+            after[ones] += chance * (1 - one)
+            after[ones + 1] += chance * one
+        law = after
+    return law
+
+
 def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR0911 - a law each
     """What `randomise` should give, from the papers' definitions."""
     if isinstance(spec, KRRHistogram):
@@ -109,6 +125,8 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR091
     if isinstance(spec, OneBitShuffle):
         one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
         return {0: 1 - one, 1: one}
+    if isinstance(spec, QuantisedRR):
+        return {ones: float(chance) for ones, chance in quantised_law(spec, value).items()}
     if isinstance(spec, RRShuffle):
         flip = spec.randomise / 2
         return _convolved(binomial_law(value, 1 - flip), binomial_law(spec.max_value - value, flip))

@@ -18,6 +18,7 @@ from sampler_laws import (
     exhausted,
     geometric_law,
     laplace_law,
+    quantised_law,
     report_law,
     sgdl_law,
     share_law,
@@ -33,6 +34,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -65,6 +67,7 @@ SMALL_SPECS: dict[str, Mechanism] = {
         symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     ),
     "one-bit-mean": OneBitShuffle(max_value=6, randomise=Fraction(2, 5)),
+    "quantised-rr": QuantisedRR(max_value=6, bits=4, randomise=Fraction(2, 5)),
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
     "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
     "sgdl-shuffle": SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
@@ -123,6 +126,8 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
         return {0: 1 - one, 1: one}
     if isinstance(spec, RapporHistogram):
         return report_law(spec, value)
+    if isinstance(spec, QuantisedRR):
+        return quantised_law(spec, value)
     assert isinstance(spec, KRRHistogram | HadamardHistogram)
     own = {value}
     if isinstance(spec, HadamardHistogram):
@@ -140,6 +145,7 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
         RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 2), when_one=Fraction(1, 2)),
         *(OneBitShuffle(max_value=largest, randomise=Fraction(3, 7)) for largest in (1, 2, 7)),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
+        *(QuantisedRR(max_value=largest, bits=1, randomise=Fraction(3, 7)) for largest in (1, 7)),
         HadamardHistogram(symbols=3, blanket=Fraction(1)),
     ],
     ids=str,

@@ -23,6 +23,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -64,6 +65,7 @@ def test_every_mechanism_has_an_estimator() -> None:
             symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
         ),
         "one-bit-mean": OneBitShuffle(max_value=3, randomise=Fraction(1, 2)),
+        "quantised-rr": QuantisedRR(max_value=3, bits=2, randomise=Fraction(1, 2)),
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),
         "geo-shuffle": GeoShuffle(max_value=3, epsilon_geo=Fraction(1), padding=5),
         "sgdl-shuffle": SGDLShuffle(max_value=3, noise_epsilon=Fraction(1), shares=2, padding=5),
@@ -89,6 +91,12 @@ def test_a_histogram_is_unbiased_and_its_intervals_cover(users: int, symbols: in
         mean, covered = expectation_and_coverage(spec, users, law, outcomes, holders)
         assert mean == pytest.approx(holders, abs=1e-6 * users / (1 - float(blanket)))
         assert covered >= 0.949
+
+
+def test_answers_of_several_rounds_are_counted_round_by_round() -> None:
+    answers = np.random.default_rng(3).integers(0, 5, (4, 60))
+    counts = KRRHistogram(symbols=5, blanket=Fraction(1, 2)).count(answers)
+    assert counts.tolist() == [[int((row == symbol).sum()) for symbol in range(5)] for row in answers]
 
 
 def test_the_histogram_estimate_inverts_the_expected_counts() -> None:
@@ -292,6 +300,7 @@ def test_intervals_stay_within_what_is_possible() -> None:
         RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)),
         RapporHistogram(symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(1, 4)),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
+        QuantisedRR(max_value=3, bits=2, randomise=Fraction(1)),
         RRShuffle(max_value=1, randomise=Fraction(1)),
     ],
 )

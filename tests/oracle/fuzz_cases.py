@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     OneBitShuffle,
     PaddedSpec,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -31,7 +32,7 @@ from shuffledp_privacy.local.matrix import LocalMatrix
 
 KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
-    "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram",
+    "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -254,6 +255,18 @@ def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report)
 
 
+def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:
+    max_value, setting = _range(numbers, setting)
+    target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
+    if target is None:
+        bits = int(numbers.integers(1, min(max_value, 20) + 1))
+        spec: Any = QuantisedRR(max_value=max_value, bits=bits, randomise=_chance(numbers))
+    else:
+        spec = calibrate("quantised-rr", target)
+    report = oracle.quantised_report(max_value, spec.bits, spec.randomise)
+    return _of_sum(numbers, "quantised-rr", spec, setting, delta, target, report)
+
+
 def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
     max_value, setting = _range(numbers, setting)
     target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
@@ -380,4 +393,5 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "one-bit-mean": _one_bit,
     "split-mix": _split,
     "rappor-histogram": _rappor,
+    "quantised-rr": _quantised,
 }

@@ -120,6 +120,21 @@ def one_bit_report(max_value: int, randomise: Fraction) -> Callable[[int], Law]:
     return report
 
 
+def quantised_report(max_value: int, bits: int, randomise: Fraction) -> Callable[[int], Law]:
+    """quantised-rr: bit j of `bits` is 1 with chance value bits/max_value - j, within 0..1, or it is a fair coin."""
+
+    @cache
+    def report(value: int) -> Law:
+        law = np.ones(1, dtype=np.longdouble)
+        for place in range(bits):
+            rounded = min(max(Fraction(value * bits, max_value) - place, Fraction(0)), Fraction(1))
+            one = randomise / 2 + (1 - randomise) * rounded
+            law = np.convolve(law, np.array([_exact(1 - one), _exact(one)]))
+        return law
+
+    return report
+
+
 def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], Law]:
     """geo- and sgdl-shuffle: value + noise + padding, moved into 0..max_value + 2 padding.
 

@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -54,6 +55,7 @@ def parameter(spec: Mechanism) -> Fraction:
         HadamardHistogram: "blanket",
         RapporHistogram: "when_zero",
         OneBitShuffle: "randomise",
+        QuantisedRR: "randomise",
         RRShuffle: "randomise",
         GeoShuffle: "epsilon_geo",
         SGDLShuffle: "noise_epsilon",
@@ -71,7 +73,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
         case RapporHistogram():
             less = spec.when_zero * (1 - share)
             return structs.replace(spec, when_zero=less, when_one=1 - less)
-        case RRShuffle() | OneBitShuffle():
+        case RRShuffle() | OneBitShuffle() | QuantisedRR():
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))

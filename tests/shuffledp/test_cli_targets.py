@@ -153,6 +153,7 @@ def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
         "hadamard-histogram",
         "rappor-histogram",
         "one-bit-mean",
+        "quantised-rr",
         "rr-shuffle",
     }
     code, _, err = shell.run(f"advise {TARGET} --max-value 6 --max-messages 1 --max-error 0.001")

@@ -28,6 +28,7 @@ KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
 RAPPOR = sdp.RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
 ONE_BIT = sdp.OneBitShuffle(max_value=3, randomise=Fraction(1, 4))
+QUANTISED = sdp.QuantisedRR(max_value=3, bits=2, randomise=Fraction(1, 4))
 RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
 GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, padding=30)
@@ -170,7 +171,21 @@ def test_a_curve_at_given_points_is_what_the_analysis_says_there() -> None:
     assert whole.guarantee.delta == plans.DEFAULT_DELTA
 
 
-def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
+def test_views_of_repeated_rappor_are_of_the_kept_response_once() -> None:
+    one, many = (sdp.renyi(RAPPOR, SMALL, [2, np.inf], rounds=rounds) for rounds in (1, 40))
+    assert (one.columns["divergence"] == many.columns["divergence"]).all()
+    several = [sdp.group(RAPPOR, 2, SMALL, delta=1e-6, rounds=rounds) for rounds in (1, 40)]
+    assert several[0].numbers == several[1].numbers
+    drawn = sdp.subsampled(RAPPOR, Fraction(1, 10), SMALL, delta=1e-6, rounds=40)
+    assert drawn.numbers["epsilon"] == pytest.approx(2 * np.log(3))  # being drawn seldom hides nothing of it
+    for view in (many, *several, drawn, sdp.trade_off(RAPPOR, SMALL, [0.1], rounds=40)):
+        assert view.basis[-1].startswith("K14: of the kept response")
+        assert "rounds added" not in view.basis
+        assert not any(line.startswith("C5") for line in view.basis)
+    assert "rounds added" in sdp.renyi(KRR, SMALL, [2], rounds=40).basis
+
+
+def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - a law each
     """P(answer = 0), P(answer = 1), .. of one user, from the definitions, by scipy."""
     from scipy import linalg, stats
 
@@ -187,6 +202,12 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     if isinstance(spec, sdp.OneBitShuffle):
         one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
         return np.array([1 - one, one])
+    if isinstance(spec, sdp.QuantisedRR):
+        rounded = np.clip(value * spec.bits / spec.max_value - np.arange(spec.bits), 0, 1)
+        found = np.ones(1)
+        for chance in (float(spec.randomise) / 2 + (1 - float(spec.randomise)) * rounded).tolist():
+            found = np.convolve(found, np.array([1 - chance, chance]))
+        return found
     if isinstance(spec, sdp.RRShuffle):
         flip, ones, zeros = float(spec.randomise) / 2, value, spec.max_value - value
         kept = stats.binom.pmf(np.arange(ones + 1), ones, 1 - flip)
@@ -206,7 +227,9 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:
     return np.asarray(np.bincount(said, weights=noise, minlength=spec.largest_answer + 1), dtype=np.float64)
 
 
-@pytest.mark.parametrize("spec", [KRR, HADAMARD, RAPPOR, ONE_BIT, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind)
+@pytest.mark.parametrize(
+    "spec", [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind
+)
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
     """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""

@@ -11,6 +11,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -44,8 +45,8 @@ def fake_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Inte
 
 
 def coin_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
-    """The bit is a fair coin half as often as it should be."""
-    assert isinstance(spec, OneBitShuffle)
+    """A bit is a fair coin half as often as it should be."""
+    assert isinstance(spec, OneBitShuffle | QuantisedRR)
     return randomise_in_bulk(msgspec.structs.replace(spec, randomise=spec.randomise / 2), values, arrays)
 
 

@@ -53,6 +53,11 @@ def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: o
     return ask("one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p))
 
 
+def quantised(users: int = 8, largest: int = 6, few: int = 2, p: str = "0.5", **circumstances: object) -> Question:
+    parameters = {"max_value": largest, "bits": few, "randomise": decimal(p)}
+    return ask("quantised-rr", around(users, **circumstances), **parameters)
+
+
 def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
     return questions.question(questions.rr_shuffle(largest, decimal(p)), around(users, **circumstances))
 
@@ -87,6 +92,8 @@ QUESTIONS: dict[str, Question] = {
     "rappor, two symbols, hardly blurred": rappor(users=4, symbols=2, when_one="0.99"),
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
+    "quantised": quantised(),
+    "quantised, below a step, per unit": quantised(users=4, largest=5, max_distance=2, p="0.8", **METRIC),
     "rr": bits(),
     "rr, per unit": bits(users=4, largest=2, p="0.8", **METRIC),
     "rr, one bit": bits(users=10, largest=1, p="0.3", delta=1e-3),
@@ -150,6 +157,7 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
         (hadamard(), blanket_halved),
         (rappor(users=2, symbols=3, when_one="0.99"), fake_halved),
         (one_bit(), coin_halved),
+        (quantised(), coin_halved),
         (bits(), coin_not_flipped),
         (geo(users=2, largest=4, epsilon="1"), noise_halved),
         (shares(), noise_halved),
@@ -160,6 +168,7 @@ def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool:
         "hadamard-histogram",
         "rappor-histogram",
         "one-bit-mean",
+        "quantised-rr",
         "rr-shuffle",
         "geo-shuffle",
         "sgdl-shuffle",

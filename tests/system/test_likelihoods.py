@@ -6,6 +6,7 @@ Two seconds.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from fractions import Fraction
 
@@ -22,6 +23,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -38,8 +40,9 @@ SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=
 HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
 RAPPOR = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 5), when_one=Fraction(3, 4))
 ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
+QUANTISED = QuantisedRR(max_value=4, bits=3, randomise=Fraction(2, 5))
 SPLIT = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, modulus=29, pieces=3)
-SPECS: list[Mechanism] = [KRR, HADAMARD, RAPPOR, ONE_BIT, RR, GEO, SGDL, SPLIT]
+SPECS: list[Mechanism] = [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT]
 
 
 def answers_of(spec: Mechanism) -> int:
@@ -92,6 +95,16 @@ def test_a_hadamard_index_is_in_the_half_of_its_row_or_anywhere() -> None:
     rows = hadamard(8)
     wanted = [[float(inside if rows[x + 1, y] == 1 else outside) for x in range(4)] for y in range(8)]
     assert np.array(table(HADAMARD)) == pytest.approx(np.array(wanted))
+
+
+def test_quantised_bits_are_sure_or_rounded_and_flipped() -> None:
+    wanted = [[0.0] * 5 for _ in range(4)]
+    for value, flips in itertools.product(range(5), itertools.product((0, 1), repeat=3)):
+        rounded = [min(max(Fraction(3 * value, 4) - place, Fraction(0)), Fraction(1)) for place in range(3)]
+        ones = [Fraction(1, 5) + Fraction(3, 5) * one for one in rounded]
+        chance = math.prod(one if flip else 1 - one for one, flip in zip(ones, flips, strict=True))
+        wanted[sum(flips)][value] += float(chance)
+    assert np.array(table(QUANTISED)) == pytest.approx(np.array(wanted))
 
 
 def test_one_bit_is_the_value_s_share_or_a_coin() -> None:

@@ -16,6 +16,7 @@ TAIL_ERRORS = {
     "hadamard-histogram": 9.0,
     "rappor-histogram": 9.0,
     "one-bit-mean": 7.0,
+    "quantised-rr": 7.0,
     "rr-shuffle": 7.0,
     "geo-shuffle": 8.0,
 }

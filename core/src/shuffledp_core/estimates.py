@@ -118,6 +118,31 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     return _sum(float(value), deviation / slope, (Z * deviation + 0.5) / slope, users, max_value)
 
 
+def sum_of_quantised_bits(
+    ones: int, users: Present, max_value: int, bits: int, flip: Fraction, rounding: Fraction
+) -> Estimate:
+    """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f: Q (ones - n r f)/(1 - 2 f).
+
+    Unbiased for all values. Bits that were 0 or 1 before they were flipped have the variance f (1 - f), and the one
+    bit of a report that was rounded at random with chance s has (1 - 2 f)² s (1 - s) more: it depends on the value, and
+    is taken at its worst for everybody. The interval is normal with continuity correction.
+
+    Args:
+        ones: how many bits are 1.
+        users: n, rounded down to whole bits.
+        max_value: k.
+        bits: r, of a report.
+        flip: f, below 1/2.
+        rounding: largest s (1 - s) over all values.
+    """
+    total = int(users * bits)
+    step, slope = Fraction(max_value, bits), 1 - 2 * flip
+    value = (Fraction(ones) - total * flip) / slope * step
+    deviation = math.sqrt(total * float(flip * (1 - flip)) + float(users) * float(slope**2 * rounding))
+    unit = float(step / slope)
+    return _sum(float(value), deviation * unit, (Z * deviation + 0.5) * unit, users, max_value)
+
+
 def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise: Fraction) -> Estimate:
     """A sum from one bit a user, 1 with probability p/2 + (1 - p) x/k: k (ones - n p/2)/(1 - p).
 

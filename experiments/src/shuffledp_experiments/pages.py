@@ -50,7 +50,7 @@ def _article(entry: Entry, done: Done) -> str:
         items += "".join(f"<li>{escape(note)}</li>" for note in done.notes)
         body = (
             f'<img src="{entry.id}.png" alt="{escape(entry.question)}" loading="lazy">\n<ul>{items}</ul>\n'
-            f'<p class="quiet">{links} · {done.seconds:.1f} s</p>'
+            f'<p class="quiet">{links} · {done.seconds:.1f} s of CPU</p>'
         )
     return (
         f'<article id="{entry.id}"><h3>{entry.id} · {escape(entry.source)}</h3>\n'

@@ -70,6 +70,6 @@ def _show(console: Console, done: Done, out: Path) -> None:
     if done.missing:
         console.print(f"{done.id}: did not run: {done.missing}", markup=False)
         return
-    console.print(f"{done.id}: {out / done.id}.csv, .png, .pdf ({done.seconds:.1f} s)", markup=False)
+    console.print(f"{done.id}: {out / done.id}.csv, .png, .pdf ({done.seconds:.1f} s of CPU)", markup=False)
     for text in (*(claim.line() for claim in done.claims), *done.notes):
         console.print(f"  {text}", markup=False)

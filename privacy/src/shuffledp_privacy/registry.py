@@ -32,6 +32,7 @@ _OURS: Final = (
     "sums.geo",
     "sums.sgdl",
     "sums.one_bit",
+    "sums.quantised",
     "sums.split",
     "local.lecture",
     "local.rappor",

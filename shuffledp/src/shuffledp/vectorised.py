@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -78,6 +79,12 @@ def _(spec: OneBitShuffle, values: Integers, generator: np.random.Generator) -> 
     coin = generator.random(values.shape) < float(spec.randomise)
     rounded = generator.integers(spec.max_value, size=values.shape) < values
     return np.where(coin, generator.integers(2, size=values.shape), rounded).astype(np.int64)
+
+
+@randomise_all.register
+def _(spec: QuantisedRR, values: Integers, generator: np.random.Generator) -> Integers:
+    steps, rest = np.divmod(values * spec.bits, spec.max_value)
+    return randomise_all(spec.code, steps + (generator.integers(spec.max_value, size=values.shape) < rest), generator)
 
 
 @randomise_all.register

@@ -20,6 +20,7 @@ from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy import views
 from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
+from shuffledp_privacy.rounds.remembered import remembered_by
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -121,9 +122,10 @@ def renyi(
     table = views.table_of(Round(asked.spec, asked.setting))
     each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
     # Rényi divergences of rounds add up, also where a round depends on the results of others (Mironov 2017).
-    divergence = each if asked.rounds == 1 else each * asked.rounds * views.UPWARD
-    basis = ("C18: the pair that the certified curve defines", *(("rounds added",) if asked.rounds > 1 else ()))
-    return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis)
+    times = _runs(asked)
+    divergence = each if times == 1 else each * times * views.UPWARD
+    basis = ("C18: the pair that the certified curve defines", *(("rounds added",) if times > 1 else ()))
+    return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis + _kept(asked))
 
 
 def trade_off(
@@ -162,14 +164,26 @@ def trade_off(
     """
     asked = _shuffled(plan, setting, delta, rounds)
     wanted = _points(FALSE_POSITIVES if false_positives is None else false_positives)
-    table = views.table_of(Round(asked.spec, asked.setting, asked.rounds))
+    table = views.table_of(Round(asked.spec, asked.setting, _runs(asked)))
     numbers = {
         "mu_certified": _finite(views.gaussian_shift(table, asked.delta)),
         "mu_attained": _mu_attained(asked, table),
         "leak": asked.delta,
     }
     columns = {"false_positive": wanted, "false_negative": views.trade_off_bound(table, wanted)}
-    return View(asked, "f-dp", numbers, columns, ("C19: the certified curve's conjugate; false_negative: at least",))
+    basis = ("C19: the certified curve's conjugate; false_negative: at least", *_kept(asked))
+    return View(asked, "f-dp", numbers, columns, basis)
+
+
+def _runs(asked: Plan) -> int:
+    """How often the certified curve counts: once where devices keep a response, for it is of all rounds together."""
+    return 1 if remembered_by(asked.spec) else asked.rounds
+
+
+def _kept(asked: Plan) -> tuple[str, ...]:
+    if remembered_by(asked.spec) is None:
+        return ()
+    return ("K14: of the kept response, hence of all rounds of the question together, however many",)
 
 
 def _mu_attained(asked: Plan, table: DeltaCurve) -> float:
@@ -219,9 +233,10 @@ def group(
     asked = _shuffled(plan, setting, delta, rounds)
     if reports > asked.setting.honest:
         raise UsageError(f"{reports} reports of one user are more than the {asked.setting.honest} honest ones")
-    table = views.group_table(views.table_of(Round(asked.spec, asked.setting, asked.rounds)), reports)
+    table = views.group_table(views.table_of(Round(asked.spec, asked.setting, _runs(asked))), reports)
     epsilon = _finite(views.epsilon_at(table, asked.delta))
-    return View(asked, "group", {"epsilon": epsilon, "reports": reports}, {}, ("C20: the curve, one report at a time",))
+    basis = ("C20: the curve, one report at a time", *_kept(asked))
+    return View(asked, "group", {"epsilon": epsilon, "reports": reports}, {}, basis)
 
 
 def subsampled(
@@ -257,7 +272,9 @@ def subsampled(
     asked = _shuffled(plan, setting, delta, rounds)
     item = Round(asked.spec, asked.setting, asked.rounds, Fraction(rate))
     try:
-        epsilon, basis = _finite(compose_epsilon([item], asked.delta)), ("C5: a random subset of fixed size",)
+        epsilon = _finite(compose_epsilon([item], asked.delta))
+        # Who is drawn again and again shows the whole response: being drawn seldom hides nothing of it.
+        basis = _kept(asked) or ("C5: a random subset of fixed size",)
     except CannotCertify as refusal:
         epsilon, basis = None, (f"no finite epsilon: {refusal}",)
     return View(asked, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)

@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     OneBitShuffle,
     PaddedSpec,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SplitMix,
@@ -105,6 +106,17 @@ def _(spec: OneBitShuffle, answers: NDArray[np.int64]) -> Floats:
     ones = flip + float(1 - spec.randomise) * share
     zeros = flip + float(1 - spec.randomise) * (1 - share)
     return np.log(np.where(answers[:, None] == 1, ones, zeros))
+
+
+@log_likelihood.register
+def _(spec: QuantisedRR, answers: NDArray[np.int64]) -> Floats:
+    """Between the two steps that a value is rounded to."""
+    steps, rest = np.divmod(np.arange(spec.domain) * spec.bits, spec.max_value)
+    share, of_steps = rest / spec.max_value, np.exp(log_likelihood(spec.code, answers))
+    # The largest value is the last step, with no share left for one above it.
+    above = of_steps[:, np.minimum(steps + 1, spec.bits)]
+    with np.errstate(divide="ignore"):
+        return np.log((1 - share) * of_steps[:, steps] + share * above)
 
 
 @log_likelihood.register

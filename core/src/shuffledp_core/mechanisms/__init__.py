@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
+from shuffledp_core.mechanisms.quantised import QuantisedRR
 from shuffledp_core.mechanisms.rappor import RapporHistogram
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
@@ -42,6 +43,7 @@ __all__ = [
     "Mechanism",
     "OneBitShuffle",
     "PaddedSpec",
+    "QuantisedRR",
     "RRShuffle",
     "RapporHistogram",
     "SGDLShuffle",

@@ -16,6 +16,7 @@ from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
+from shuffledp_core.mechanisms.quantised import QuantisedRR
 from shuffledp_core.mechanisms.rappor import RapporHistogram
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
@@ -46,7 +47,17 @@ def _with_installed(ours: Iterable[type[Spec]], points: Iterable[EntryPoint]) ->
 
 
 MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
-    (KRRHistogram, HadamardHistogram, RapporHistogram, OneBitShuffle, RRShuffle, GeoShuffle, SGDLShuffle, SplitMix),
+    (
+        KRRHistogram,
+        HadamardHistogram,
+        RapporHistogram,
+        OneBitShuffle,
+        QuantisedRR,
+        RRShuffle,
+        GeoShuffle,
+        SGDLShuffle,
+        SplitMix,
+    ),
     offered(GROUP),
 )
 """Every spec by its name on command lines and on the wire: ours first, then others, by their entry points' names."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, histogram_of
-from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise
+from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
 
@@ -56,6 +56,10 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         if not 0 <= answer < self.symbols:
             raise ValueError(f"a symbol must be from 0 to {self.symbols - 1}")
         return [answer]
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of the symbols, shape (rounds, symbols)."""
+        return tally(answers, self.symbols)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where γ = 1."""

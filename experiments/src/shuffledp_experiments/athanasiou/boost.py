@@ -128,7 +128,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         run=run,
         draw=draw,
         seconds=20,
-        seconds_quick=3,
+        seconds_quick=1.9,
         verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE, Verdict.NOT_REPRODUCED}),
         inferred=("certified", "d_max", "judged"),
     ),

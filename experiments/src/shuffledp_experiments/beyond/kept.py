@@ -112,5 +112,5 @@ N16: Final = Entry(
         "rounds": (1, 2, 5, 10, 30, 100, 300, 1000, 3000, 10_000), "runs": 4000,
     },
     quick={"n": (1000,), "rounds": (1, 10, 1000), "runs": 1000},
-    run=_run_n16, draw=_draw_n16, seconds=12, seconds_quick=2,
+    run=_run_n16, draw=_draw_n16, seconds=12, seconds_quick=1.5,
 )  # fmt: skip

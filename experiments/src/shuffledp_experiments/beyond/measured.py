@@ -179,7 +179,7 @@ N11: Final = Entry(
     id="n11", source="new", question="How many rounds does an audit need to find a false claim?",
     parameters={"trials": (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)},
     quick={"trials": (1000, 100_000)},
-    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=3, verdicts=frozenset({Verdict.FALSE}),
+    run=_run_n11, draw=_draw_n11, seconds=8, seconds_quick=1.9, verdicts=frozenset({Verdict.FALSE}),
 )  # fmt: skip
 
 
@@ -266,7 +266,7 @@ N13: Final = Entry(
     id="n13", source="new", question="Do the 95 % intervals hold in 95 % of the rounds?",
     parameters={"n": (30, 100, 1000, 10_000), "k": 10, "ε": 2.0, "runs": 1000},
     quick={"n": (100, 1000), "runs": 60},
-    run=_run_n13, draw=_draw_n13, seconds=25, seconds_quick=2,
+    run=_run_n13, draw=_draw_n13, seconds=25, seconds_quick=1.2,
 )  # fmt: skip
 
 
@@ -326,5 +326,5 @@ N15: Final = Entry(
     id="n15", source="new", question="How long does a certificate take, up to a billion users?",
     parameters={"n": (10, 100, 1000, 10_000, 100_000, 10**6, 10**7, 10**8, 10**9)},
     quick={"n": (100, 1000)},
-    run=_run_n15, draw=_draw_n15, seconds=34, seconds_quick=2,
+    run=_run_n15, draw=_draw_n15, seconds=34, seconds_quick=2.6,
 )  # fmt: skip

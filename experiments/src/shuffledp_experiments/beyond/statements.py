@@ -317,7 +317,7 @@ N1: Final = Entry(
     question="From how many users on, and by how much, does each published statement hold?",
     parameters={"n": (30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)},
     quick={"n": (30, 10_000)},
-    run=_run_n1, draw=_draw_n1, seconds=20, seconds_quick=4,
+    run=_run_n1, draw=_draw_n1, seconds=20, seconds_quick=5.9,
     verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE}),
 )  # fmt: skip
 

@@ -177,7 +177,7 @@ N3: Final = Entry(
     id="n3", source="new", question="Which mechanism errs least, where all keep the same true guarantee?",
     parameters={"n": (1000, 10_000, 100_000), "k": (10, 100), "ε": (0.1, 0.3, 1.0, 2.0, 4.0), "runs": 200},
     quick={"n": (10_000,), "k": (10,), "ε": (1.0,), "runs": 50},
-    run=_run_n3, draw=_draw_n3, data=("adult",), seconds=60, seconds_quick=3,
+    run=_run_n3, draw=_draw_n3, data=("adult",), seconds=60, seconds_quick=5.7,
 )  # fmt: skip
 
 _LEFT: Final = "ε_L (nats)"
@@ -266,7 +266,7 @@ N4: Final = Entry(
     id="n4", source="new", question="What do a smaller error and a better ε_L cost in messages and bytes?",
     parameters={"n": 10_000, "k": (10, 100), "ε": (0.1, 1.0, 4.0)},
     quick={"n": 1000, "k": (10,), "ε": (1.0, 4.0)},
-    run=_run_n4, draw=_draw_n4, seconds=9, seconds_quick=2,
+    run=_run_n4, draw=_draw_n4, seconds=9, seconds_quick=1.5,
 )  # fmt: skip
 
 
@@ -364,7 +364,7 @@ N12: Final = Entry(
     id="n12", source="new", question="Which histogram errs least, by the number of its bins?",
     parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)},
     quick={"k": (2, 10, 1000)},
-    run=_run_n12, draw=_draw_n12, seconds=22, seconds_quick=7,
+    run=_run_n12, draw=_draw_n12, seconds=22, seconds_quick=4.6,
 )  # fmt: skip
 
 
@@ -414,5 +414,5 @@ N6: Final = Entry(
     id="n6", source="new", question="From which k on do summands modulo q beat bits?",
     parameters={"n": 10_000, "ε": 1.0, "k": (1, 3, 10, 30, 100, 300, 1000)},
     quick={"k": (1, 100)},
-    run=_run_n6, draw=_draw_n6, seconds=8, seconds_quick=2,
+    run=_run_n6, draw=_draw_n6, seconds=8, seconds_quick=2.5,
 )  # fmt: skip

@@ -295,13 +295,13 @@ ENTRIES: Final = (
         id="000-f1", aliases=("001-f3",), source="Biswas et al. 2023, figure 1; 2022, figure 3",
         question="Where are the users, and how many are in each cell?",
         parameters={"points": 20_000}, quick={"points": 2000}, run=_show, draw=_draw_show, data=_FILES,
-        seconds=1.5, seconds_quick=1,
+        seconds=1.5, seconds_quick=1.9,
     ),
     Entry(
         id="000-f2", aliases=("001-f4", "001-f5"), source="Biswas et al. 2023, figure 2; 2022, figures 4, 5",
         question="How do the maps look that the two mechanisms give?",
         parameters={"epsilon0": 4.0, "epsilon": 4.0, "delta": harness.DELTA}, inferred=("delta",),
-        run=_estimate, draw=_draw_estimate, data=_FILES, seconds=1, seconds_quick=1,
+        run=_estimate, draw=_draw_estimate, data=_FILES, seconds=1, seconds_quick=1.4,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
     Entry(
@@ -312,7 +312,7 @@ ENTRIES: Final = (
             "delta": harness.DELTA,
         },
         quick={"n": {"San Francisco": (10_000, 100_000), "Paris": (1000, 10_000)}, "runs": 20}, inferred=("delta",),
-        run=_by_users, draw=_draw_by_users, data=_FILES, seconds=4, seconds_quick=1,
+        run=_by_users, draw=_draw_by_users, data=_FILES, seconds=4, seconds_quick=1.7,
         verdicts=frozenset({Verdict.UNEQUAL, Verdict.FALSE, Verdict.SOUND}),
     ),
     Entry(
@@ -323,7 +323,7 @@ ENTRIES: Final = (
             "delta": harness.DELTA,
         },
         quick={"runs": 100}, inferred=("delta",),
-        run=_bins, draw=draw_bins, data=_FILES, seconds=1.5, seconds_quick=1,
+        run=_bins, draw=draw_bins, data=_FILES, seconds=1.5, seconds_quick=1.2,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
 )  # fmt: skip

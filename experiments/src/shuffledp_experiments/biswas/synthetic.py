@@ -296,7 +296,7 @@ ENTRIES: Final = (
         id="001-c1", source="Biswas et al. 2022, section V.C",
         question="Is the Gaussian histogram 48 times as good as the shuffled one at the same guarantee?",
         parameters={"n": (1000, 100_000), **_SETTING, "runs": 2000}, quick={"runs": 200}, inferred=("sd", "delta"),
-        run=_text, draw=_draw_by_n, seconds=1, seconds_quick=1,
+        run=_text, draw=_draw_by_n, seconds=1, seconds_quick=1.5,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
     Entry(
@@ -304,7 +304,7 @@ ENTRIES: Final = (
         question="How does the error fall with n, and what do projection and the iterative Bayesian update gain?",
         parameters={"n": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000), **_SETTING, "runs": 2000},
         quick={"n": (1000, 10_000, 100_000), "runs": 200}, inferred=("sd", "delta"),
-        run=_by_n, draw=_draw_by_n, seconds=1, seconds_quick=1,
+        run=_by_n, draw=_draw_by_n, seconds=1, seconds_quick=1.6,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
     Entry(
@@ -312,7 +312,7 @@ ENTRIES: Final = (
         question="What is the error of one bin, and can the printed errors be draws of it?",
         parameters={"n": (1000, 100_000), "x0": (1, 3, 5, 7, 9, 11, 13), **_SETTING, "runs": 2000},
         quick={"runs": 200}, inferred=("sd", "delta"),
-        run=_bins, draw=draw_bins, seconds=1, seconds_quick=1,
+        run=_bins, draw=draw_bins, seconds=1, seconds_quick=0.9,
         verdicts=frozenset({Verdict.UNEQUAL, Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip

@@ -296,7 +296,7 @@ ENTRIES: Final = (
         parameters={"n": 10_000, "ε0": 4.0, "ε": (0.1, 1.0), "rounds": 4, "points": 60, "grid": 2**16},
         quick={"points": 7, "grid": 2**14},
         inferred=("n", "ε0", "ε", "rounds", "points"),
-        run=run_general, draw=draw_general, seconds=7, seconds_quick=2,
+        run=run_general, draw=draw_general, seconds=7, seconds_quick=1.5,
         verdicts=frozenset({Verdict.SOUND, Verdict.OPEN}),
     ),
     Entry(
@@ -304,7 +304,7 @@ ENTRIES: Final = (
         question="How far is the Rényi bound of Girgis et al. from the truth, where few users report in each round?",
         parameters={"n": 100_000, "ε0": 3.0, "q": 0.01, "δ": 1e-5, "rounds": tuple(RELEASED_RDP), "grid": 2**16},
         quick={"rounds": (10, 316, 10_000), "grid": 2**13}, inferred=("n", "ε0", "q", "δ", "rounds"),
-        run=run_sampled, draw=draw_sampled, seconds=6, seconds_quick=1,
+        run=run_sampled, draw=draw_sampled, seconds=6, seconds_quick=0.9,
         verdicts=frozenset({Verdict.LOOSE, Verdict.FALSE}),
     ),
     Entry(
@@ -313,7 +313,7 @@ ENTRIES: Final = (
         parameters={"n": (1000, 10_000), "k": 4, "γ": 0.25, "δ": (1e-4, 1e-7), "rounds": (1, 4, 16), "points": 5,
                     "grid": 2**16},
         quick={"rounds": (1, 4), "grid": 2**13}, inferred=("n", "k", "γ", "δ", "rounds", "points"),
-        run=run_adversaries, draw=draw_adversaries, seconds=8, seconds_quick=2.2,
+        run=run_adversaries, draw=draw_adversaries, seconds=8, seconds_quick=2.6,
         verdicts=frozenset({Verdict.SOUND, Verdict.LOOSE, Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip

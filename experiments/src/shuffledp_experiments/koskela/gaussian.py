@@ -183,6 +183,6 @@ ENTRIES: Final = (
         parameters={"σ": 2.0, "ε": 0.5, "n": (*range(1, 11), 20, 50, 100, 200, 1000), "cells": 500,
                     "runs": 200_000, "measured up to n": 10},
         quick={"n": (1, 3, 10, 100), "cells": 200, "runs": 20_000}, inferred=("σ", "ε", "n"),
-        run=run_gaussian, draw=draw_gaussian, seconds=12, seconds_quick=1.2, verdicts=frozenset({Verdict.FALSE}),
+        run=run_gaussian, draw=draw_gaussian, seconds=12, seconds_quick=1.7, verdicts=frozenset({Verdict.FALSE}),
     ),
 )  # fmt: skip

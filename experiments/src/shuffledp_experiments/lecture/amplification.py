@@ -163,7 +163,7 @@ ENTRIES: Final = (
                     "ε0": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0),
                     "judged": (0.1, 1.0, 4.0)},
         quick={"ε0": (0.1, 1.0, 4.0)}, inferred=("n", "δ", "ε0"),
-        run=run_amplification, draw=draw_amplification, seconds=4, seconds_quick=2,
+        run=run_amplification, draw=draw_amplification, seconds=4, seconds_quick=1.8,
         verdicts=frozenset({Verdict.LOOSE, Verdict.NO_BOUND}),
     ),
     Entry(
@@ -171,7 +171,7 @@ ENTRIES: Final = (
         question="Is Cheu's sum private with the printed p?",
         parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6},
         quick={"ε": (0.1, 0.15, 1.0)}, inferred=("n", "ε", "δ"),
-        run=run_cheu, draw=draw_cheu, seconds=6, seconds_quick=2.4,
+        run=run_cheu, draw=draw_cheu, seconds=6, seconds_quick=2.6,
         verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE, Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip

@@ -253,7 +253,7 @@ ENTRIES: Final = (
         parameters={"ε": math.log(3), "days": 100, "yes": 75, "shown days": _DAYS, "n": 20, "δ": 1e-3, "budget": 3.0,
                     "runs": 20_000},
         quick={"shown days": (1, 10, 100), "runs": 2000}, inferred=("n", "δ", "budget"),
-        run=run_daily, draw=draw_daily, seconds=3, seconds_quick=1.1,
+        run=run_daily, draw=draw_daily, seconds=3, seconds_quick=1,
         verdicts=frozenset({Verdict.FALSE, Verdict.SOUND}),
     ),
     Entry(
@@ -263,6 +263,6 @@ ENTRIES: Final = (
                     "reports": (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100), "n": 100_000, "cohorts": 8, "strings": 40,
                     "held": 20, "runs": 10},
         quick={"n": 10_000, "cohorts": 4, "runs": 2}, inferred=("p that fits", "n", "cohorts", "strings", "held"),
-        run=run_rappor, draw=draw_rappor, seconds=10, seconds_quick=1, verdicts=frozenset({Verdict.NOT_REPRODUCED}),
+        run=run_rappor, draw=draw_rappor, seconds=10, seconds_quick=1.2, verdicts=frozenset({Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip

@@ -356,7 +356,7 @@ ENTRIES: Final = (
         parameters={"n": (100, 1000, 10_000, 100_000, 1_000_000), "ε": (0.1, 1.0), "δ": 1e-6, "runs": 400,
                     "exact draws": 5000},
         quick={"n": (100, 1_000_000), "runs": 50}, inferred=("n", "ε", "δ"),
-        run=run_bits, draw=draw_bits, seconds=5, seconds_quick=1.8,
+        run=run_bits, draw=draw_bits, seconds=5, seconds_quick=2,
         verdicts=frozenset({Verdict.SOUND, Verdict.NO_BOUND}),
     ),
     Entry(
@@ -364,7 +364,7 @@ ENTRIES: Final = (
         question="Is one bit as good as Laplace noise?",
         parameters={"m": 1000, "least ε": 0.1, "largest ε": 10.0, "points": 60}, quick={"points": 15},
         inferred=("m", "least ε", "largest ε", "points"),
-        run=run_one_bit, draw=draw_one_bit, seconds=1, seconds_quick=1,
+        run=run_one_bit, draw=draw_one_bit, seconds=1, seconds_quick=1.3,
         verdicts=frozenset({Verdict.SOUND, Verdict.NO_BOUND, Verdict.FALSE}),
     ),
     Entry(
@@ -373,6 +373,6 @@ ENTRIES: Final = (
         parameters={"n": 10_000, "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6, "ε of the δ": 0.3,
                     "by δ": (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-8, 1e-9, 1e-10), "runs": 400},
         quick={"ε": (0.1, 1.0), "by δ": (1e-2, 1e-10), "runs": 50}, inferred=("n", "ε", "δ", "ε of the δ", "by δ"),
-        run=run_laplace, draw=draw_laplace, seconds=11, seconds_quick=3.4, verdicts=frozenset({Verdict.FALSE}),
+        run=run_laplace, draw=draw_laplace, seconds=11, seconds_quick=3.8, verdicts=frozenset({Verdict.FALSE}),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from msgspec import structs
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
 from shuffledp_privacy.bounds import standard_error
-from shuffledp_privacy.calibration.families import Family, epsilon0_to_blanket, family_of
+from shuffledp_privacy.calibration.families import PRECISION_BITS, Family, epsilon0_to_blanket, family_of
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
 
 SEARCH_TOLERANCE = 3e-4
@@ -142,9 +142,12 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         # Pure noise meets every target and answers nothing.
         if math.isinf(standard_error(spec, target.users)):
             raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
-        if certified_epsilon_of(spec, target) <= target.epsilon:
+        certified = certified_epsilon_of(spec, target)
+        if certified <= target.epsilon:
             return spec
-        # First the padding that the estimate saved, then more noise in growing steps, the safest at last.
-        parameter = family.noisier(parameter, 2**attempt // 2)
+        # First the padding that the estimate saved, then more noise in growing steps, the safest at last. As much at
+        # once as ε is too large: a step is a 2^-11th at most, and ε changes no faster than the parameter.
+        missed = int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) if attempt else 0
+        parameter = family.noisier(parameter, max(2**attempt // 2, missed))
         spec = family.build(parameter)
     raise family.refusal(target)

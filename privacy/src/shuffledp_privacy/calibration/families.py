@@ -19,6 +19,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     Mechanism,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -45,6 +46,9 @@ MOST_BITS = 62
 SPARE = 0.004
 """Share of the noise of geo-shuffle that is given for fewer messages, besides what its padding wastes anyway."""
 
+
+ROUNDED = 0.45
+"""Standard deviation that rounding to steps may add at worst, as a share of the noise's: a tenth to the error."""
 
 KEPT_FAKE = Fraction(1, 2)
 """f of a kept response, always: then all rounds of a question share one, and together cost 2 ln 3 = 2.1972 at most."""
@@ -175,6 +179,25 @@ def _one_bit(target: Target) -> Family:
         lambda p: OneBitShuffle(max_value=target.largest, randomise=min(p, Fraction(1))),
         2 * need**2 / target.honest,
         min(1.0, 2 * alone / (growth + 2 * alone)),
+        rising=True,
+    )
+
+
+def _quantised(target: Target) -> Family:
+    units = target.reach if target.adjacency is Adjacency.STANDARD else 1
+    need = _deviations(target) * units / target.epsilon
+    # One user's rounding has a standard deviation of half a step at worst.
+    step = 2 * ROUNDED * need / math.sqrt(target.users)
+    # Half as many as rr-shuffle at most: with all of them it is rr-shuffle.
+    bits = max(1, min(target.largest // 2, math.ceil(target.largest / step)))
+    # Pure: a change by `units` is one by so many steps, and costs their ε0 each, or less where it is below one (S20).
+    steps = units * bits / target.largest
+    local = target.epsilon / target.rounds
+    each = local / math.ceil(steps) if steps >= 1 else math.log1p(math.expm1(min(local, 50.0)) / steps)
+    return Family(
+        lambda p: QuantisedRR(max_value=target.largest, bits=bits, randomise=min(p, Fraction(1))),
+        2 * (need * bits / target.largest) ** 2 / (target.honest * bits),
+        min(1.0, 2 / (1 + math.exp(min(each, 700.0))) * (1 + 1e-4)),
         rising=True,
     )
 
@@ -332,6 +355,7 @@ FAMILIES: dict[str, Callable[[Target], Family]] = {
     HadamardHistogram.kind: _hadamard,
     RapporHistogram.kind: _rappor,
     OneBitShuffle.kind: _one_bit,
+    QuantisedRR.kind: _quantised,
     RRShuffle.kind: _rr,
     GeoShuffle.kind: _geo,
     SGDLShuffle.kind: _sgdl,

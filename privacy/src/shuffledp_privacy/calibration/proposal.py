@@ -99,13 +99,14 @@ class NoiseLaw:
         """About HS_E(Y‖Y + distance), E >= 0."""
         losses = self.log_masses[distance:] - self.log_masses[:-distance]
         order = np.argsort(losses)
-        ranked, masses = losses[order], np.exp(self.log_masses[distance:][order])
+        ranked, log_masses = losses[order], self.log_masses[distance:][order]
+        # Sums over all losses above one, P and, in logarithms that nothing overflows, Q = Σ P e^-loss; then 0.
+        above = np.append(np.cumsum(np.exp(log_masses[::-1]))[::-1], 0.0)
+        other = np.append(np.logaddexp.accumulate((log_masses - ranked)[::-1])[::-1], -np.inf)
 
         def about(epsilons: Floats) -> Floats:
-            found = np.empty_like(epsilons)
-            for index, epsilon in enumerate(epsilons.tolist()):
-                start = int(np.searchsorted(ranked, epsilon, side="right"))
-                found[index] = -np.expm1(epsilon - ranked[start:]) @ masses[start:]
+            start = np.searchsorted(ranked, epsilons, side="right")
+            found = above[start] - np.exp(np.minimum(epsilons + other[start], 0.0))
             return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
 
         return about

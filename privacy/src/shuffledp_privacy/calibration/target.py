@@ -9,7 +9,16 @@ from functools import singledispatch
 import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle, Mechanism, OneBitShuffle, PaddedSpec, RRShuffle, SplitMix
+from shuffledp_core.mechanisms import (
+    MAX_DOMAIN,
+    GeoShuffle,
+    Mechanism,
+    OneBitShuffle,
+    PaddedSpec,
+    QuantisedRR,
+    RRShuffle,
+    SplitMix,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
@@ -18,7 +27,7 @@ from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
 from shuffledp_privacy.rounds.subsampling import Curve
-from shuffledp_privacy.sums import geo, one_bit, rr, split
+from shuffledp_privacy.sums import geo, one_bit, quantised, rr, split
 from shuffledp_privacy.sums.common import probes
 
 AIM = 1 - 4e-6
@@ -173,6 +182,17 @@ def _(spec: OneBitShuffle, target: Target) -> float:
     item = one_bit.one_bit_round(spec, target.setting)
     goal = target.epsilon * AIM / (1 + rr.SLACK)
     found = max(item.quick(d, goal * item.units(d)) for d in item.tried())
+    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+
+
+@excess.register
+def _(spec: QuantisedRR, target: Target) -> float:
+    """From the datasets whose others' bits are all 0, or all 1, as for the code itself."""
+    if target.rounds > 1:
+        return excess.dispatch(object)(spec, target)
+    item = quantised.quantised_round(spec, target.setting)
+    goal = target.epsilon * AIM / (1 + rr.SLACK)
+    found = max(item.quick(d, goal * item.units(d)) for d in (probes(item.d_max) if item.metric else [item.d_max]))
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 

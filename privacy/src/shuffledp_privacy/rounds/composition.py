@@ -26,6 +26,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     OneBitShuffle,
+    QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
@@ -100,6 +101,7 @@ def grows_with_distance(spec: object) -> bool:
 @grows_with_distance.register(HadamardHistogram)
 @grows_with_distance.register(RapporHistogram)
 @grows_with_distance.register(OneBitShuffle)
+@grows_with_distance.register(QuantisedRR)
 @grows_with_distance.register(RRShuffle)
 @grows_with_distance.register(GeoShuffle)
 @grows_with_distance.register(SGDLShuffle)

@@ -1,14 +1,66 @@
-"""Privacy cost of randomised rounding to unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8).
+"""Unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8): what rounding at random to a step does to privacy.
 
-x = qQ + r is rounded to q + 1 with probability r/Q, to q otherwise, and the result is made private with ε_Q per
-step of the quantised value. docs/accounting.md, Proposition S14.
+x = Q (q + s) is rounded to q + 1 with probability s, to q otherwise, and the result is made private. A change of x by
+d = Q (a + b), 0 <= b < 1, is then one by a + 1 steps with probability b, by a otherwise. With λ and λ' at which the
+code shows (1-b) λ + b λ' = e^E, and δ_j its curve for a change by j steps,
+
+    δ(E) <= (1 - b) δ_a(ln λ) + b δ_{a+1}(ln λ')
+
+(docs/accounting.md, Propositions S14 and S20). Bounds for quantised-rr follow from those of rr-shuffle.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import QuantisedRR, RRShuffle
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
+from shuffledp_privacy.primitives.bits import BitPair
+from shuffledp_privacy.primitives.inversion import certified_epsilon
+from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
+from shuffledp_privacy.rounds.subsampling import ROUNDING, reflected, subsampled_epsilon
+from shuffledp_privacy.sums import rr
+from shuffledp_privacy.sums.common import (
+    check_delta,
+    check_epsilon,
+    chord,
+    distances,
+    downward,
+    is_metric,
+    probes,
+)
+
+Floats = NDArray[np.float64]
+
+NODES = 129
+"""Points at which the curve of one step is computed for a search over distances below it."""
+
+CELLS = 2_000
+"""Intervals that cover the distances between two numbers of steps, or below one; each loses less than a thousandth."""
+
+LOOKED_AT = 12
+"""Numbers of steps that are looked at one by one; beyond, the bound for all of them is loose by less than η/100."""
+
+SLACK = 2e-4
+"""Relative gap below which nobody asks whether less can be certified."""
 
 _OUTWARD = 2.0**-48
 
@@ -47,3 +99,376 @@ def quantised_parameter(epsilon: float, granularity: int) -> float:
         value = epsilon + math.log(granularity) + math.log1p(-math.exp(-epsilon) * (granularity - 1) / granularity)
         return max(epsilon, value * (1 - _OUTWARD))
     return max(epsilon, math.log1p(granularity * math.expm1(epsilon)) * (1 - _OUTWARD))
+
+
+def between(low: float, high: float, share: Floats | float) -> Floats:
+    """ln((1 - b) e^low + b e^high), rounded up: ε of a change by a + b steps from those of a and a + 1. Any shape."""
+    # 1 + b (e^gap - 1), written so that nothing overflows.
+    gap = high - low
+    mixed = np.where(
+        gap < 30.0,
+        np.log1p(share * np.expm1(min(gap, 30.0))),
+        gap + np.log(np.maximum(share, 1e-300) + (1 - np.asarray(share)) * math.exp(-gap)),
+    )
+    return np.asarray((low + np.clip(mixed, 0.0, gap)) * (1 + ROUNDING), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class QuantisedRound:
+    """A quantised-rr round for the analysis.
+
+    Attributes:
+        code: rr-shuffle on the number of steps.
+        honest: h.
+        max_value: k.
+        d_max: largest distance, in units.
+        metric: whether ε counts per unit of distance.
+    """
+
+    code: RRShuffle
+    honest: int
+    max_value: int
+    d_max: int
+    metric: bool
+
+    def steps(self, distance: int) -> tuple[int, Fraction]:
+        """(a, b) of a change by d = Q (a + b)."""
+        whole, rest = divmod(distance * self.code.max_value, self.max_value)
+        return whole, Fraction(rest, self.max_value)
+
+    def units(self, distance: int) -> int:
+        """Factor that makes ε total."""
+        return distance if self.metric else 1
+
+    def of_code(self, steps: int, *, metric: bool = False) -> rr.BitShuffle:
+        """The code's own analysis, for changes by so many steps at most."""
+        adjacency = Adjacency.METRIC if metric else Adjacency.STANDARD
+        return rr.bit_shuffle(self.code, Setting(self.honest, self.honest, adjacency, steps))
+
+    @property
+    def step(self) -> float:
+        """ε0 = ln((2-p)/p), of one step at δ = 0 whatever the others do."""
+        return rr.local_epsilon(self.code)
+
+    def pure(self, distance: int) -> float:
+        """a ε0 + ln(1 + b (e^ε0 - 1)), total ε of one report at δ = 0, rounded up."""
+        whole, share = self.steps(distance)
+        rest = subsampled_epsilon(self.step, share) if share and self.step > 0 else 0.0
+        return (whole * self.step + rest) * (1 + ROUNDING)
+
+    def local(self) -> float:
+        """ε at δ = 0, whatever the others do, as the adjacency counts it; per unit the largest is at d = 1."""
+        return self.pure(1) if self.metric else self.pure(self.d_max)
+
+    # Certified.
+
+    def code_delta(self, steps: int, epsilon: float) -> float:
+        """δ of the code at total ε for a change by so many steps."""
+        if steps == 0 or epsilon >= steps * self.step:
+            return 0.0
+        return self.of_code(steps).delta(max(epsilon, 0.0))[0]
+
+    def code_known(self, steps: int, epsilon: float) -> Divergence | None:
+        """The same on two datasets, from both sides; None where it is 0."""
+        if steps == 0 or epsilon >= steps * self.step:
+            return None
+        return self.of_code(steps).known(np.array([steps]), np.array([max(epsilon, 0.0)]))
+
+    def code_epsilon(self, steps: int, delta: float) -> float:
+        """Total ε of the code at δ for a change by so many steps."""
+        if steps == 0 or delta >= 1.0:
+            return 0.0
+        return min(self.of_code(steps).epsilon(delta)[0], steps * self.step)
+
+    def certified(self, distance: int, epsilon: float) -> float:
+        """δ at total ε = E for a change by d, never below the truth."""
+        return self._mixed(self.code_delta, distance, epsilon)
+
+    def quick(self, distance: int, epsilon: float) -> float:
+        """About that: the others' bits being all 0, or all 1."""
+
+        def code(steps: int, total: float) -> float:
+            found = self.code_known(steps, total)
+            return 0.0 if found is None else float(found.upper.max())
+
+        return self._mixed(code, distance, epsilon)
+
+    def _mixed(self, code: Callable[[int, float], float], distance: int, epsilon: float) -> float:
+        if epsilon >= self.pure(distance):
+            return 0.0
+        whole, share = self.steps(distance)
+        if not share:
+            return code(whole, epsilon)
+        low, high = (float(at[0]) for at in _split(whole, share, np.array([epsilon])))
+        return min(1.0, ((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high)) * (1 + ROUNDING))
+
+    def certified_epsilon(self, distance: int, delta: float) -> float:
+        """Total ε at δ for a change by d, never below the truth."""
+        whole, share = self.steps(distance)
+        if not share:
+            found = self.code_epsilon(whole, delta)
+        elif whole == 0:
+            found = float(between(0.0, self.code_epsilon(1, delta / float(share) * (1 - ROUNDING)), float(share)))
+        else:
+            found = certified_epsilon(partial(self.certified, distance), delta, self.pure(distance))
+        return min(found, self.pure(distance))
+
+    def delta(self, epsilon: float) -> float:
+        """Certified δ at ε as the adjacency counts it."""
+        if epsilon >= self.local():
+            return 0.0
+        largest = self.certified(self.d_max, epsilon * self.units(self.d_max) * (1 - ROUNDING))
+        if not self.metric or self.d_max == 1:
+            return largest
+        return min(1.0, self._between_steps(epsilon, max(largest, self._below_a_step(epsilon))))
+
+    def epsilon(self, delta: float) -> float:
+        """Certified ε at δ as the adjacency counts it."""
+        if delta == 0.0 or self.step == 0.0:
+            return self.local()
+        found = self.certified_epsilon(self.d_max, delta) / self.units(self.d_max)
+        if self.metric and self.d_max > 1:
+            found = self._farther(delta, max(found, self._nearer(delta)))
+        return min(found * (1 + ROUNDING), self.local())
+
+    def _first(self, nodes: Floats) -> Floats:
+        """Certified δ of the code for a change by one step, at rising ε >= 0."""
+        return np.minimum.accumulate(certified_curve(self.code, Setting(self.honest, self.honest), 1, nodes))
+
+    def _shares(self) -> tuple[Floats, Floats]:
+        """First and last b of each interval of a cover of the distances below one step and up to d_max."""
+        last = min(self.d_max, math.ceil(Fraction(self.max_value, self.code.max_value)) - 1)
+        lows, highs = _cover(last)
+        scale = self.code.max_value / self.max_value
+        return lows * scale, np.minimum(highs * scale, 1.0)
+
+    def _below_a_step(self, epsilon: float) -> float:
+        """δ at ε per unit of all changes by less than a step."""
+        lows, highs = self._shares()
+        if not lows.size:
+            return 0.0
+        per_step = epsilon * self.max_value / self.code.max_value
+        # δ rises with b and falls with ε: the farthest change at the smallest total covers an interval.
+        with np.errstate(over="ignore"):
+            asked = np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs) * (1 - 4 * ROUNDING)
+        asked = np.minimum(asked, self.step)
+        nodes = np.unique(np.concatenate([np.linspace(asked.min(), asked.max(), NODES), asked[[0, -1]]]))
+        found = chord(nodes, self._first(nodes), asked) * highs
+        return float(found.max()) * (1 + 4 * ROUNDING)
+
+    def _nearer(self, delta: float) -> float:
+        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step has at δ/b."""
+        lows, highs = self._shares()
+        if not lows.size:
+            return 0.0
+        nodes = np.linspace(0.0, self.code_epsilon(1, delta), NODES)
+        values = self._first(nodes)
+        values[-1] = min(values[-1], delta)
+        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ/b is sound.
+        grown = np.interp(delta / highs * (1 - 4 * ROUNDING), values[::-1], np.expm1(nodes)[::-1])
+        return float((np.log1p(grown * highs) / lows).max()) * self.code.max_value / self.max_value * (1 + 4 * ROUNDING)
+
+    def _rests(self) -> tuple[Floats, Floats]:
+        """First and last b of each interval of a cover of all that occur, and of 1."""
+        parts = Fraction(self.code.max_value, self.max_value).denominator
+        if parts <= CELLS:
+            return (points := np.arange(parts + 1) / parts), points
+        edges = np.linspace(0.0, 1.0, CELLS + 1)
+        return edges[:-1], edges[1:]
+
+    def _worst_between(self, whole: int, low: float, high: float) -> float:
+        """Largest ε per step for a + b steps, 0 <= b <= 1, from the totals of a and a + 1."""
+        first, last = self._rests()
+        return float((between(low, high, last) / (whole + first)).max())
+
+    def _whole(self) -> int:
+        """Steps of the largest distance, rounded up."""
+        whole, share = self.steps(self.d_max)
+        return whole + bool(share)
+
+    def _farther(self, delta: float, known: float) -> float:
+        """ε per unit at δ of all changes by a step or more, from the code's at each number; `known` if that is more."""
+        most = self._whole()
+        if most < 2:
+            return known
+        per_step = self.of_code(most, metric=True).epsilon(delta)[0]
+        scale = self.code.max_value / self.max_value
+        few = min(most, LOOKED_AT)
+        pairs, blocks = self.of_code(few).covered(np.arange(1, few + 1))
+        totals = least_epsilon(pairs, delta)[0].reshape(-1, blocks).max(axis=1)
+        # At every number of steps ε is at most that of `per_step` for each.
+        totals = np.minimum(totals, per_step * np.arange(1, few + 1))
+        worst = known / scale
+        for whole in range(1, few):
+            low, high = np.minimum.accumulate(totals[[whole, whole - 1]])[::-1].tolist()
+            if (found := self._worst_between(whole, low, high)) > worst * (1 + SLACK):
+                high = min(high, self.code_epsilon(whole + 1, delta))
+                found = self._worst_between(whole, min(low, high, self.code_epsilon(whole, delta)), high)
+            worst = max(worst, found)
+        if most > few:
+            worst = max(worst, self._worst_between(few, few * per_step, (few + 1) * per_step))
+        return worst * scale
+
+    def _between_steps(self, epsilon: float, known: float) -> float:
+        """δ at ε per unit of all changes by a step or more; `known` if that is more."""
+        most = self._whole()
+        if most < 2:
+            return known
+        per_step = epsilon * self.max_value / self.code.max_value
+        first, last = self._rests()
+        # By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most: asked so much below η j for j
+        # steps, the code's curves are asked where S20 allows it.
+        excess = float((between(0.0, per_step, last) - per_step * first).max())
+        few = min(most, LOOKED_AT)
+        steps = np.arange(1, few + 1)
+        asked = np.maximum(steps * per_step - excess, 0.0)
+        pairs, blocks = self.of_code(few).covered(steps)
+        bounds = hockey_stick(pairs, np.repeat(asked, blocks)).upper.reshape(-1, blocks).max(axis=1)
+        worst = known
+        for at in np.argsort(-bounds).tolist():
+            if bounds[at] <= worst:
+                break
+            worst = max(worst, self.code_delta(at + 1, float(asked[at])))
+        if most > few:
+            rest = per_step - excess / few
+            beyond = self.of_code(most, metric=True).delta(rest)[0] if 0 < rest < self.step else float(rest <= 0)
+            worst = max(worst, beyond)
+        return worst * (1 + ROUNDING)
+
+    # Attained.
+
+    def attained(self, epsilon: float) -> float:
+        """δ at ε as the adjacency counts it of some dataset, never above the truth."""
+        whole = [self.code_known(j, epsilon * self.units(self._reaching(j)) * (1 + ROUNDING)) for j in self._tried()]
+        values = [float(found.lower.max()) for found in whole if found]
+        for distance, share in self._short():
+            inner = math.log1p(math.expm1(min(epsilon * self.units(distance), 700.0)) / share) * (1 + ROUNDING)
+            if inner < self.step:
+                values.append(share * float(hockey_stick(self._raised(), np.full(2, inner)).lower.max()))
+        return downward(max(values, default=0.0))
+
+    def attained_epsilon(self, delta: float) -> float:
+        """ε at δ as the adjacency counts it that some dataset is known to cost."""
+        tried = np.array(self._tried(), dtype=np.int64)
+        found = [0.0]
+        if tried.size:
+            totals = self.of_code(int(tried.max())).attained(tried, delta)
+            found += (totals / np.array([self.units(self._reaching(int(j))) for j in tried])).tolist()
+        for distance, share in self._short():
+            if delta < share:
+                own = float(least_epsilon(self._raised(), delta / share * (1 + ROUNDING))[1].max())
+                found.append(math.log1p(share * math.expm1(own)) / self.units(distance))
+        return downward(max(found))
+
+    def _raised(self) -> BitPair:
+        """One step: a value is lowered from k, all others hold k, or 0. To raise one from 0 is the mirror image."""
+        bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
+        zeros, ones = np.array([0.0, others]), np.array([others + bits - 1.0, bits - 1.0])
+        return BitPair(zeros, ones, np.ones(2), self.of_code(1).flip)
+
+    def _reaching(self, steps: int) -> int:
+        """The smallest distance of so many steps; some dataset changes by them, and what is more shows more."""
+        return -(-steps * self.max_value // self.code.max_value)
+
+    def _tried(self) -> list[int]:
+        """Numbers of steps at which datasets are tried; the largest alone under standard adjacency."""
+        most = self.steps(self.d_max)[0]
+        if most == 0:
+            return []
+        return probes(most) if self.metric else [most]
+
+    def _short(self) -> list[tuple[int, float]]:
+        """Distances below a step, with their b: a value that is raised by them from 0 shows b δ_1 exactly."""
+        below = min(self.d_max, self._reaching(1) - 1)
+        if below < 1 or (not self.metric and self.d_max > below):
+            return []
+        return [(d, float(self.steps(d)[1])) for d in (probes(below) if self.metric else [below])]
+
+
+def _cover(last: int) -> tuple[Floats, Floats]:
+    """First and last distance of each interval of a cover of 1..last, empty for 0."""
+    lows = np.arange(1.0, last + 1) if last <= CELLS else np.unique(np.geomspace(1, last, 4 * CELLS).round())
+    return lows, np.append(lows[1:] - 1, float(last))[: lows.size]
+
+
+def _split(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
+    """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <= e^E (S20).
+
+    ln λ and ln λ' are in the ratio of a to a + 1, about; of no step nothing is seen at λ = 1, and λ' has the rest.
+    """
+    b = float(share)
+    if whole == 0:
+        with np.errstate(over="ignore"):
+            high = np.log1p(np.expm1(np.minimum(epsilons, 700.0)) / b)
+        return np.zeros_like(epsilons), high * (1 - 4 * ROUNDING)
+    each = epsilons / (whole + b)
+    low = epsilons - np.array([float(between(0.0, step, b)) for step in each.tolist()])
+    return np.maximum(low - ROUNDING * epsilons, 0.0), np.maximum(low + each - ROUNDING * epsilons, 0.0)
+
+
+def quantised_round(spec: QuantisedRR, setting: Setting) -> QuantisedRound:
+    """Parameters of a round for the analysis."""
+    return QuantisedRound(
+        spec.code, setting.honest, spec.max_value, distances(spec.max_value, setting), is_metric(setting)
+    )
+
+
+_BASIS = (
+    "S20: a change by d = Q (a + b) is one by a + 1 steps with chance b, by a otherwise; proved",
+    "S10: the bits of each number of steps, every number of ones among the others, both directions",
+)
+
+
+@delta_bounds.register
+def _(spec: QuantisedRR, setting: Setting, epsilon: float) -> Bounds:
+    check_epsilon(epsilon)
+    item = quantised_round(spec, setting)
+    certified = item.delta(epsilon)
+    return Bounds(certified, min(item.attained(epsilon), certified) if certified > 0 else 0.0, None, _BASIS)
+
+
+@epsilon_bounds.register
+def _(spec: QuantisedRR, setting: Setting, delta: float) -> Bounds:
+    check_delta(delta)
+    item = quantised_round(spec, setting)
+    certified = item.epsilon(delta)
+    if delta == 0.0 or certified == 0.0:
+        return Bounds(certified, 0.0, None, _BASIS)
+    return Bounds(certified, min(item.attained_epsilon(delta), certified), None, _BASIS)
+
+
+@corrupted_bounds.register
+def _(spec: QuantisedRR, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+    basis = "S20: the bits in order, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p)"
+    return CorruptedBounds(quantised_round(spec, setting).local(), 0.0, (basis,))
+
+
+@standard_error.register
+def _(spec: QuantisedRR, users: int) -> float:
+    """Standard error Q sqrt(n (r (p/2)(1 - p/2)/(1 - p)² + s (1 - s))) at the worst s; infinite at p = 1."""
+    p = float(spec.randomise)
+    if p == 1.0:
+        return math.inf
+    variance = spec.bits * p / 2 * (1 - p / 2) / (1 - p) ** 2 + float(spec.rounding)
+    return spec.max_value / spec.bits * math.sqrt(users * variance)
+
+
+@certified_curve.register
+def _(spec: QuantisedRR, setting: Setting, distance: int, epsilons: Floats) -> Floats:
+    """The curves of a and of a + 1 steps, mixed; of both orders (S20), so that C2 gives negative ε."""
+    if not 1 <= distance <= spec.max_value:
+        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
+    item = quantised_round(spec, setting)
+    sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
+    whole, share = item.steps(distance)
+    asked = np.minimum(sizes, 700.0)
+    if share:
+        low, high = _split(whole, share, asked)
+        upper = float(share) * certified_curve(item.code, setting, whole + 1, high)
+        if whole:
+            upper = upper + (1 - float(share)) * certified_curve(item.code, setting, whole, low)
+        upper = np.minimum(upper * (1 + ROUNDING), 1.0)
+    else:
+        upper = certified_curve(item.code, setting, whole, asked)
+    upper = np.where(sizes >= item.pure(distance), 0.0, upper)
+    return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

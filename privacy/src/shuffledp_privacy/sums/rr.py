@@ -28,7 +28,7 @@ from shuffledp_privacy.bounds import (
 )
 from shuffledp_privacy.primitives.bits import BitPair
 from shuffledp_privacy.primitives.contour import Floats
-from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
+from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
 from shuffledp_privacy.sums.common import (
     NODES,
@@ -122,8 +122,7 @@ class BitShuffle:
             return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
 
         probe = self._probes()
-        ends = self._ends(probe)
-        low = float(hockey_stick(ends, epsilon * np.repeat(self._unit(probe), 2)).lower.max())
+        low = float(self.known(probe, epsilon * self._unit(probe)).lower.max())
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             return bound(boxes) <= target
@@ -134,8 +133,7 @@ class BitShuffle:
         """(certified, attained) ε at δ as the adjacency counts it."""
         # Attained by concrete datasets, and where the search begins: the cover below is sound whatever it begins with.
         probe = self._probes()
-        found = least_epsilon(self._ends(probe), delta)[1]
-        low = float((found / np.repeat(self._unit(probe), 2)).max())
+        low = float((self.attained(probe, delta) / self._unit(probe)).max())
         limit = self.per_unit * (1 if self.metric else self.d_max)
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
@@ -149,6 +147,21 @@ class BitShuffle:
         # From 0 a relative slack leads nowhere: every box would be cut down to single points.
         start = max(low, 1e-9 * limit)
         return min(self._maximum(start, SLACK, holds, needed), limit), low
+
+    def covered(self, distance: Integers) -> tuple[BitPair, int]:
+        """Dominating pairs of a fixed cover of all numbers of ones, some rows for each distance: quick, and looser."""
+        first, last = _blocks(self.bits)
+        steps, rows = np.repeat(distance, len(first)), len(distance)
+        return self._pairs(Boxes(steps, steps, np.tile(first, rows), np.tile(last, rows))), len(first)
+
+    def known(self, distance: Integers, epsilon: Floats) -> Divergence:
+        """Divergence at total ε for each distance, two rows: the others' bits are all 0, or all 1."""
+        return hockey_stick(self._ends(distance), np.repeat(epsilon, 2))
+
+    def attained(self, distance: Integers, delta: float) -> Floats:
+        """Total ε that a change by each of these distances is known to cost at δ, the others' bits being all alike."""
+        found: Floats = least_epsilon(self._ends(distance), delta)[1].reshape(-1, 2).max(axis=1)
+        return found
 
     def _probes(self) -> Integers:
         return np.array(probes(self.d_max) if self.metric else [self.d_max], dtype=np.int64)
@@ -247,14 +260,19 @@ def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Flo
 
 def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
     """Largest δ over fixed blocks of compositions at each ε, finer towards both ends."""
-    others = item.bits - distance
-    steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
-    edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)
+    starts, ends = _blocks(item.bits - distance)
     # From d ln((2-p)/p) on δ is 0 (S10 (d)).
     best = np.zeros_like(nodes)
     inside = nodes[nodes < item.per_unit * distance]
-    first, last = (np.repeat(ends, len(inside)) for ends in (edges[:-1], edges[1:] - 1))
+    first, last = (np.repeat(edges, len(inside)) for edges in (starts, ends))
     if len(inside):
-        upper = hockey_stick(item.pair(first, last, distance), np.tile(inside, len(edges) - 1)).upper
-        best[nodes < item.per_unit * distance] = upper.reshape(len(edges) - 1, -1).max(axis=0)
+        upper = hockey_stick(item.pair(first, last, distance), np.tile(inside, len(starts))).upper
+        best[nodes < item.per_unit * distance] = upper.reshape(len(starts), -1).max(axis=0)
     return best
+
+
+def _blocks(others: int) -> tuple[Integers, Integers]:
+    """First and last number of ones of blocks that cover 0..others, finer towards both ends."""
+    steps = np.round(others * (1 - np.cos(np.linspace(0, np.pi, 2 * BLOCKS + 1))) / 2)
+    edges = np.unique(np.concatenate([steps, [others + 1]])).astype(np.int64)
+    return edges[:-1], edges[1:] - 1
