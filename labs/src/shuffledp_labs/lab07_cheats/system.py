@@ -123,9 +123,10 @@ def check_again(attempt: Attempt) -> str:
         )
     if not seen.names_node:
         raise AssertionError(f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}")
+    kept = "given back" if seen.stopped.charge == "released" else "spent all the same"
     return (
         f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by {noticed_by(seen.plain)}; "
-        f"verified: no answer, stopped by {seen.reason}, the round's ε stays {seen.stopped.charge}; verified and your "
+        f"verified: no answer, stopped by {seen.reason}, the round's ε is {kept}; verified and your "
         f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over plain: "
         f"{measured(seen.honest.geometry)}"
     )
