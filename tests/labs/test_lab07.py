@@ -26,7 +26,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import StudentFault
+from shuffledp_labs.errors import CheckFailed, StudentFault
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab07_cheats import show
@@ -291,6 +291,9 @@ def test_the_picture_has_verified_rounds_in_which_the_next_party_names_the_node(
     assert [row.noticed for row in rows] == [("names node 1", "", ""), ("", "names node 3", "")]
     honest = show.exchange_rows(draws(9), lambda _, pool: list(pool["records"]))
     assert {row.noticed for row in honest} == {("", "", "")}
+    for wrong in ([], [b""], ["text"], [1], None):
+        with pytest.raises(CheckFailed):
+            show.exchange_rows(draws(9), lambda _, __, said=wrong: said)
 
 
 @pytest.mark.slow

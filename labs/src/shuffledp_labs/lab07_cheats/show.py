@@ -17,7 +17,7 @@ from shuffledp_labs.lab import Showing
 from shuffledp_labs.lab07_cheats.hops import Cheat, Given, Hops
 from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
 from shuffledp_labs.lab07_cheats.node import SYMBOL
-from shuffledp_labs.lab07_cheats.system import Order, noticed_by, play
+from shuffledp_labs.lab07_cheats.system import Order, exchanged_of, noticed_by, play
 from shuffledp_labs.price import measured
 
 KNOWN: Final = (
@@ -123,7 +123,7 @@ def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
     def change(pool: VerifiedPool) -> list[bytes]:
         spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
         told = {"records": tuple(pool.records), "position": pool.position, "spare": spare, "wanted": WANTED}
-        return list(call("exchange", told))
+        return exchanged_of(call("exchange", told), pool)
 
     positions = (1, made.terms.hops)
     return [_checked("your exchange", made.given("", at + 1, {at: Cheat(change)}), at) for at in positions]

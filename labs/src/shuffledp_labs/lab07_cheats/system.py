@@ -72,6 +72,14 @@ def batch_of(said: Any, function: str) -> list[bytes]:
     return list(said)
 
 
+def exchanged_of(said: Any, pool: Pool) -> list[bytes]:
+    """What the student's `exchange` gave for this pool, of the honest output's lengths; else `CheckFailed`."""
+    batch = batch_of(said, "exchange")
+    if list(map(len, batch)) != list(map(len, pool.records)):
+        raise CheckFailed("exchange gives as many records as it got, each as long; see the handout, step F")
+    return batch
+
+
 def check_round(attempt: Attempt) -> str:
     """B-round: a real round that is published, in which no node and no analyst noticed, and users did."""
     order = Order(1 + attempt.draws.below(2), 5 + attempt.draws.below(5))
@@ -173,9 +181,7 @@ async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
             return batch_of(call("tamper", order.pool(pool)), "tamper")
         if not cheats:
             return pool.records
-        said = batch_of(call("exchange", order.verified(pool)), "exchange")
-        if len(said) != len(pool.records) or {len(one) for one in said} != {len(pool.records[0])}:
-            raise CheckFailed("exchange gives as many records as it got, each as long; see the handout, step F")
+        said = exchanged_of(call("exchange", order.verified(pool)), pool)
         exchanged.append(len(set(pool.records) - set(said)))
         return said
 

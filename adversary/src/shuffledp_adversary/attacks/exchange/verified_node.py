@@ -82,7 +82,7 @@ def exchanged_batch(
     tamper: Callable[[VerifiedPool], list[bytes]],
     made: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Sends what `tamper` makes of the node's honest output; list and header are signed anew. See `tampered_batch`."""
+    """Sends what `tamper` makes of the honest output, under a header that is signed anew. See `tampered_batch`."""
     terms, length = live.require_terms(), header.history if isinstance(header.history, int) else 0
     data = live.folder.outgoing.read_bytes()
     history, mixing = History.from_bytes(data[:length]), _terms(live)
