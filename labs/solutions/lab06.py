@@ -57,3 +57,14 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
     """As many reports as surely come: the noise is shared among those, less the colluding ones."""
     return math.floor(expected * stays), colluding
+
+
+def crowd(situation: dict[str, Any]) -> int:
+    """A corrupt node 1 keeps out all whom the round does not need; verified, all it can bring are enrolled accounts."""
+    if "honest" not in situation["nodes"]:
+        return 0
+    if situation["nodes"][0] == "honest":
+        return int(situation["people"])
+    if situation["mix"] == "plain":
+        return 1
+    return int(max(1, situation["min_reports"] - situation["accounts"]))

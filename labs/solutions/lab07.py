@@ -105,3 +105,40 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
         else:
             high = middle - 1
     return low
+
+
+def exchange(pool: dict[str, Any]) -> list[bytes]:
+    """Step F: as `tamper`, with records that are given."""
+    sent = list(pool["records"])
+    for place, own in zip(random.sample(range(len(sent)), pool["wanted"]), pool["spare"], strict=False):
+        sent[place] = own
+    return sent
+
+
+def verdict(seen: dict[str, Any]) -> int | None:
+    """Step F: the first who signed what cannot be true; what is not signed names nobody."""
+    claims, headers = seen["claims"], seen["headers"]
+    if not seen["signed"](0):
+        return 0
+    keys = [key for claim in claims for key in claim["keys"]]
+    strangers = {claim["credential"] for claim in claims} - set(seen["enrolled"])
+    if len(claims) < seen["min_reports"] or strangers or len(set(keys)) < len(keys):
+        return 1
+    expected = seen["add"](keys)
+    for place, header in enumerate(headers, 1):
+        if not seen["signed"](place):
+            return 0
+        if header["count"] != len(keys) or not seen["proved"](place, expected):
+            return place
+        expected = header["sum"]
+    return of_batch(seen, expected)
+
+
+def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
+    """The verdict on the batch itself, whose keys should add up to what its node signed."""
+    batch, headers = seen["records"], seen["headers"]
+    if seen["root"](batch) != headers[-1]["root"]:
+        return 0
+    if seen["add"]([record[:32] for record in batch]) != expected:
+        return len(headers)
+    return None

@@ -8,9 +8,14 @@ from importlib.resources import files
 from itertools import product
 
 import pytest
+from wrong_programs import LABS
 
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.vocabulary import Mix
+from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab06_surrounded import checks, policy, rounds, show
+from shuffledp_labs.lab06_surrounded import checks, crowds, entry, policy, rounds, show
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
@@ -128,3 +133,47 @@ def test_the_cost_of_counting_on_fewer_is_the_products() -> None:
     assert told == pytest.approx(wanted, rel=1e-9)
     assert told[0] < told[1]
     assert told[2] < told[1]
+
+
+@pytest.mark.parametrize("mix", list(Mix))
+@pytest.mark.parametrize("nodes", crowds.ROUTES, ids=lambda nodes: "-".join(node[0] for node in nodes))
+def test_the_crowd_that_trying_leaves_is_the_one_that_the_threat_model_says(mix: Mix, nodes: tuple[str, ...]) -> None:
+    """docs/threat-model.md, "Flood (n-1)", and P1 of docs/mixing.md, as formulas."""
+    for least in range(1, 8):
+        for accounts in range(10):
+            found = crowds.Situation(mix, nodes, least + 3, accounts, least).least
+            if crowds.HONEST not in nodes:
+                assert found == 0
+            elif nodes[0] == crowds.HONEST:
+                assert found == least + 3
+            else:
+                assert found == (1 if mix == Mix.PLAIN else max(1, least - accounts))
+
+
+def test_drawn_crowds_have_every_answer_and_no_short_rule_gives_all() -> None:
+    for seed in range(3):
+        cases = crowds.drawn(Draws(bytes([seed])))
+        assert len({(case.mix, case.nodes) for case in cases}) == 2 * len(crowds.ROUTES)
+        verified = [case for case in cases if case.mix == Mix.VERIFIED and case.nodes[0] == crowds.CORRUPT]
+        left = [case.least for case in verified if crowds.HONEST in case.nodes]
+        assert 1 in left
+        assert max(left) > 1
+        assert all(case.people > case.min_reports for case in cases)
+
+
+def test_the_real_rounds_of_step_f_are_those_that_its_handout_says() -> None:
+    assert [case.least for case in (entry.PLAIN, entry.VERIFIED, entry.ENROLLED)] == [1, rounds.USERS, 1]
+    assert entry.brief(f"node-2: node 1: user {'0a' * 32}: is not enrolled") == (
+        "node-2: node 1: user 0a0a0a0a..: is not enrolled"
+    )
+    spec = rounds.spec_of_flood()
+    sent = [Geometry.of(spec, "sealed-box", 3, mix).envelope_bytes for mix in (Mix.VERIFIED, Mix.PLAIN)]
+    assert "a user sent {} bytes for {}".format(*sent) in GUIDE
+
+
+@pytest.mark.slow
+def test_the_solution_takes_the_crowd_away_in_a_plain_round_and_not_in_a_verified_one() -> None:
+    run = Run(lab(6), LABS / "solutions" / "lab06.py", Draws(b"crowd"), wanted=lambda each: each.name == "F-rounds")
+    (done,) = (check for check in run_checks(run, Watcher()).checks if check.name == "F-rounds")
+    assert done.outcome == "passed", done.message
+    assert "stopped by node-2: node 1: the list has a claim that does not hold" in done.message

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shuffledp_adversary.attacks.exchange import unguarded
-from shuffledp_adversary.attacks.exchange.rounds import Observation
+from shuffledp_adversary.attacks.exchange.rounds import LARGEST, Observation
 from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
+from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
 from shuffledp_adversary.attacks.measuring import calibrated
 from shuffledp_client.board import changed_messages
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.verification import verify_documents
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.errors import DocumentError, EvidenceError, MalformedDocumentError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope
+from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailed, StudentFault
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab07_cheats import show
 from shuffledp_labs.lab07_cheats.asking import Answerer, ask
 from shuffledp_labs.lab07_cheats.cases import Case, Cases
 from shuffledp_labs.lab07_cheats.documents import BUNDLE, POPULATION, Documents, bundled
+from shuffledp_labs.lab07_cheats.hops import added, drawn
 from shuffledp_labs.lab07_cheats.instances import cheating, complaints, user_name
 from shuffledp_labs.lab07_cheats.plans import Accountant
 from shuffledp_labs.lab07_cheats.system import noticed_by
+from shuffledp_labs.price import measured
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
 
@@ -202,6 +209,91 @@ def test_who_noticed_is_told_for_a_step_that_knows_no_victim(
     for victim in (False, bool(users)):
         seen = Observation("exchange", 1, stopped_by, users, victim, error, "published", "settled", 36, 4, 36, 0)
         assert noticed_by(seen) == words
+
+
+def test_verdicts_are_due_for_every_kind_of_fault() -> None:
+    for number in range(3):
+        cases = drawn(draws(number))
+        by_kind = {case.what: case.due for case in cases}
+        assert set(by_kind.values()) >= {None, 0, 1}
+        assert all((due == 0) == what.endswith("on its way") for what, due in by_kind.items())
+        assert all((due is None) == (what == "nothing is wrong") for what, due in by_kind.items())
+        for case in cases:
+            if "list" in case.what and case.due:
+                assert case.due == 1
+            if case.what.startswith("the node before"):
+                assert case.due == case.position - 1
+            # Whoever took such a batch and went on is at fault for what it sends; a false proof is its signer's.
+            if case.what.startswith("an earlier node exchanged"):
+                assert case.due is not None
+                assert (case.due < case.position - 1) == case.what.endswith("signed their sum")
+
+
+def test_what_stands_in_no_proof_is_not_proved_and_nonsense_is_the_students_fault() -> None:
+    given = drawn(draws(2))[0]
+    keys = [key for claim in given.claims for key in claim.key_list]
+    before = [added(keys), *(header.total for header in given.headers)]
+    for place in range(1, given.position):
+        assert given.signed(place)
+        assert [given.proved(place, one) for one in before] == [at == place - 1 for at in range(len(before))]
+    told = given.told
+    for name, arguments in [
+        ("signed", ()),
+        ("signed", (given.position,)),
+        ("signed", (True,)),
+        ("proved", (1,)),
+        ("proved", (0, before[0])),
+        ("proved", (1, b"no element")),
+        ("proved", (1, "no bytes")),
+        ("add", ([],)),
+        ("add", (keys[0],)),
+        ("add", ([keys[0], bytes(32)],)),
+        ("root", ([],)),
+        ("root", ([1],)),
+    ]:
+        with pytest.raises(StudentFault):
+            told[name](*arguments)
+
+
+def test_the_price_is_that_of_the_round_in_the_texts() -> None:
+    spec = RRShuffle(max_value=LARGEST, randomise=Fraction(1, 2))
+    plain, verified = (Geometry.of(spec, "sealed-box", 3, mix) for mix in (Mix.PLAIN, Mix.VERIFIED))
+    price = measured(plain)
+    assert price.sent == (plain.envelope_bytes, verified.envelope_bytes)
+    assert price.board == (plain.plain_bytes, verified.plain_bytes)
+    assert min(*price.device, *price.node) > 0
+    bytes_of = (
+        "a user sends {} and {} bytes, a message on the board has {} and {}, and the history has {} for the claim"
+    )
+    assert bytes_of.format(*price.sent, *price.board, verified.claim_bytes) in text("instructor.md")
+    assert f"({price.sent[0]} to {price.sent[1]} bytes)" in str(price)
+    with pytest.raises(ValueError, match="verified"):
+        measured(verified)
+    assert f"plays {sum(map(len, SCENARIOS.values()))} such rounds" in text("handout.md")
+
+
+async def test_a_node_of_a_verified_round_brings_records_of_its_own() -> None:
+    pool = cheating(draws(5), 1, 3).pool_of_node()
+    spare = [bytes([number]) * 7 for number in range(len(pool.records))]
+    async with Answerer(lambda asked: [*asked.spare[:2], *asked.records[2:]]) as answerer:
+        assert await ask(answerer.address, pool, spare) == [*spare[:2], *pool.records[2:]]
+    assert answerer.failure is None
+
+
+def test_the_picture_has_verified_rounds_in_which_the_next_party_names_the_node() -> None:
+    assert show.made_up_list(draws(8)).noticed == ("names node 1", "", "")
+
+    def exchanging(name: str, pool: dict[str, Any]) -> list[bytes]:
+        assert name == "exchange"
+        return [*pool["spare"][: pool["wanted"]], *pool["records"][pool["wanted"] :]]
+
+    rows = show.exchange_rows(draws(9), exchanging)
+    assert [row.noticed for row in rows] == [("names node 1", "", ""), ("", "names node 3", "")]
+    honest = show.exchange_rows(draws(9), lambda _, pool: list(pool["records"]))
+    assert {row.noticed for row in honest} == {("", "", "")}
+    for wrong in ([], [b""], ["text"], [1], None):
+        with pytest.raises(CheckFailed):
+            show.exchange_rows(draws(9), lambda _, __, said=wrong: said)
 
 
 @pytest.mark.slow

@@ -38,9 +38,9 @@ def test_every_handout_is_a_page_with_its_pictures_and_in_the_table(tmp_path: Pa
 def test_the_points_in_the_handout_are_those_of_the_checks(lab: Lab) -> None:
     """Each check has its line in the table, and a heading that states the points of its step states their sum."""
     text = lab.file("handout.md").read_text()
-    table = dict(re.findall(r"^\| `?([A-E]-[\w-]+)`? \| (\d+) \|", text, re.MULTILINE))
+    table = dict(re.findall(r"^\| `?([A-F]-[\w-]+)`? \| (\d+) \|", text, re.MULTILINE))
     assert table == {check.name: str(check.points) for check in lab.checks}
-    stated = re.findall(r"^## (?:Step )?([B-E])[.:].*\b(\d+) points\)", text, re.MULTILINE)
+    stated = re.findall(r"^## (?:Step )?([B-F])[.:].*\b(\d+) points\)", text, re.MULTILINE)
     sums = {step: sum(check.points for check in lab.checks if check.step == step) for step, _ in stated}
     assert dict(stated) == {step: str(points) for step, points in sums.items()}
 

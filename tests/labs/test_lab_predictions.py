@@ -17,7 +17,8 @@ LAB = lab_of(6)
 
 
 def kept(folder: Path, **told: str) -> dict[str, object]:
-    lines = {"alone": "2", "two_left": "0.6", "half_stays": '"about .8"'} | told
+    right = {"alone": "2", "two_left": "0.6", "half_stays": '"about .8"', "checked": '"both"'}
+    lines = right | told
     (folder / "predict.toml").write_text("# a share: .5\n" + "".join(f"{key} = {to}\n" for key, to in lines.items()))
     return predictions.keep(folder, LAB)
 

@@ -1,4 +1,4 @@
-"""Lab 6, Surrounded: one user among colluding ones, and noise that leaves with those who carry it."""
+"""Lab 6, Surrounded: one user among colluding or made-up ones, and noise that leaves with those who carry it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAB: Final = Lab(
     name="surrounded",
     title="Surrounded",
     level=2,
-    minutes=100,
+    minutes=110,
     predictions=(
         Prediction(
             "alone",
@@ -35,13 +35,19 @@ LAB: Final = Lab(
             "choice",
             choices=("still .25", "about .35", "about .5", "about .8"),
         ),
+        Prediction(
+            "checked",
+            "Node 1 is corrupt, and everybody can check the mixing. With what can it still surround a user?",
+            "choice",
+            choices=("reports that it makes up", "enrolled accounts", "both", "neither"),
+        ),
     ),
     checks=CHECKS,
     explanations=(
         "The adversary's accounts sent what they liked, and it did not matter what. Why, and what of the honest users' "
         "messages is the victim's privacy made of?",
-        "Your plan counts on fewer users than are hoped for. What does this cost when everybody comes, what when "
-        "fewer come than it counts on, and who notices?",
+        "Your plan counts on fewer users than are hoped for, and a verified round on those who are enrolled. What does "
+        "each of the two cost in your own numbers, what does neither promise, and who notices?",
     ),
     show=Later(__name__, "show.run"),
     folder=__name__,

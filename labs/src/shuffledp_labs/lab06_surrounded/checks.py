@@ -7,9 +7,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Attempt, Check, CheckFailed
-from shuffledp_labs.lab06_surrounded import policy, rounds
+from shuffledp_labs.lab06_surrounded import crowds, entry, policy, rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 from shuffledp_labs.words import short
 
@@ -31,20 +32,8 @@ def check_submissions(attempt: Attempt) -> str:
     """B: one symbol an account, whatever the plan."""
     floods = [drawn_flood(attempt.draws, left) for left in LEFT]
     for flood in floods:
-        _submitted(attempt, flood)
+        rounds.submitted(attempt.program, flood)
     return f"{len(floods)} plans: {', '.join(str(flood.accounts) for flood in floods)} answers"
-
-
-def _submitted(attempt: Attempt, flood: Flood) -> tuple[int, ...]:
-    answer = attempt.program.call("submissions", flood.plan)
-    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < flood.symbols for one in answer)
-    if not whole or len(answer) != flood.accounts:
-        raise CheckFailed(
-            f"submissions must return {flood.accounts} whole numbers from 0 to {flood.symbols - 1}, one for each of "
-            f"your accounts, not {short(answer)}; see step B"
-        )
-    found: tuple[int, ...] = answer
-    return found
 
 
 def drawn_flood(draws: Draws, left: int) -> Flood:
@@ -87,7 +76,7 @@ def check_guess(attempt: Attempt) -> str:
     told = []
     for left in LEFT:
         flood = drawn_flood(attempt.draws, left)
-        own = _submitted(attempt, flood)
+        own = rounds.submitted(attempt.program, flood)
         drawn = tuple(attempt.draws.below(flood.symbols) for _ in range(flood.accounts))
         right = Fraction(0)
         for place, residual in enumerate(flood.boards()):
@@ -261,7 +250,7 @@ def check_rounds(attempt: Attempt) -> str:
     p = 1 - spec.blanket + spec.blanket / spec.symbols
     weights = draws.shuffled((10, 17, 29, 44))
     flood = Flood(rounds.USERS, rounds.USERS - 1, spec.symbols, p, tuple(Fraction(one, 100) for one in weights))
-    mine = _submitted(attempt, flood)
+    mine = rounds.submitted(attempt.program, flood)
     plan = _planned(attempt, rounds.EXPECTED, Fraction(1, 2), 0)
     attempt.progress("a system of three nodes: the flooded round, then the round that half of its users leave")
     flooded, left = rounds.play(mine, draws.below(spec.symbols), plan)
@@ -285,18 +274,49 @@ def check_rounds(attempt: Attempt) -> str:
     )
 
 
+def check_crowd(attempt: Attempt) -> str:
+    """F: the fewest honest reports that a round can leave, whatever corrupt parties do."""
+    cases = crowds.drawn(attempt.draws)
+    for case in attempt.draws.shuffled(cases):
+        answer = attempt.program.call("crowd", case.told)
+        if type(answer) is not int or answer != case.least:
+            what = "fewer than you say can be left" if type(answer) is int and answer > case.least else "it is another"
+            raise CheckFailed(f"crowd says {short(answer)} for {case.told}, and {what}; see step F")
+    spec, users, _ = _histogram(attempt.draws)
+    accounts = attempt.draws.integer(users // 10, users // 5)
+    certified, told = _certificate(spec, users), []
+    for mix in Mix:
+        nodes = (crowds.CORRUPT, crowds.HONEST, crowds.HONEST)
+        left = crowds.Situation(mix, nodes, users, accounts, users).least
+        told.append(f"{mix} {left} honest and ε {certified(left):.2f}")
+    return (
+        f"{len(cases)} rounds; behind a corrupt node 1 with {accounts} accounts a round of {users} (ε "
+        f"{certified(users):.2f} if all are honest) leaves {' and '.join(told)}"
+    )
+
+
 CHECKS = (
     Check("B-submissions", 5, "submissions has one symbol for each account", check_submissions),
-    Check("B-guess", 20, "guess is the best there is, on every board", check_guess, seconds=120.0),
-    Check("C-colluding", 20, "most_colluding finds the border of a certificate", check_colluding, seconds=240.0),
+    Check("B-guess", 15, "guess is the best there is, on every board", check_guess, seconds=120.0),
+    Check("C-colluding", 15, "most_colluding finds the border of a certificate", check_colluding, seconds=240.0),
     Check("D-policy", 15, "accept does as the client does", check_policy, seconds=60.0),
     Check("E-plan", 5, "noise_plan counts on those who come", check_noise_plan, seconds=120.0),
     Check(
         "E-rounds",
-        10,
+        5,
         "both hold in real rounds",
         check_rounds,
         ("B-submissions", "B-guess", "E-plan"),
+        system=True,
+        seconds=300.0,
+    ),
+    Check("F-crowd", 10, "crowd knows what a corrupt entry node can and cannot take away", check_crowd, seconds=120.0),
+    Check(
+        "F-rounds",
+        5,
+        "it is so in real rounds, plain and verified",
+        entry.check_crowd_rounds,
+        ("B-submissions",),
         system=True,
         seconds=300.0,
     ),

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from shuffledp_core.documents.models import Certificate, Result, RoundPlan
 from shuffledp_core.mechanisms import KRRHistogram, SGDLShuffle
+from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.words import short
 
 if TYPE_CHECKING:
+    from shuffledp_client.submission import PreparedSubmission
+    from shuffledp_labs.lab06_surrounded.guessing import Flood
+    from shuffledp_labs.student.process import StudentProgram
     from shuffledp_sim.system.processes import LocalSystem
+    from shuffledp_sim.users.small_round import SmallRound
 
 USERS: Final = 20
 """Accounts of the flooded round; all but the victim's are the adversary's."""
@@ -40,6 +46,19 @@ class Left:
     reason: str | None
     final: float | None = None
     holds: bool = False
+
+
+def submitted(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
+    """What the student's accounts send. Raises `CheckFailed` if it is not one symbol for each."""
+    answer = program.call("submissions", flood.plan)
+    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < flood.symbols for one in answer)
+    if not whole or len(answer) != flood.accounts:
+        raise CheckFailed(
+            f"submissions must return {flood.accounts} whole numbers from 0 to {flood.symbols - 1}, one for each of "
+            f"your accounts, not {short(answer)}; see step B"
+        )
+    found: tuple[int, ...] = answer
+    return found
 
 
 def spec_of_flood() -> KRRHistogram:
@@ -72,19 +91,29 @@ async def _play(
 
 
 async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> Flooded:
-    from shuffledp_core.decoding import decode
-    from shuffledp_core.keys import verify_from
     from shuffledp_sim.users.small_round import open_small
 
-    asked = _asked(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
-    one = await open_small(system, asked)
+    one = await open_small(system, flooded_plan(system))
     victim, forged = one.prepared([value])[0], one.sealed(answers)
     # The victim somewhere in the middle: the order of arrival is nothing that the adversary needs.
     await one.send([*forged[: USERS // 2], victim, *forged[USERS // 2 :]])
+    return await seen(one, victim)
+
+
+def flooded_plan(system: LocalSystem) -> RoundPlan:
+    """The plan of a round with one victim, which all other reports surround."""
+    return _asked(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
+
+
+async def seen(one: SmallRound, victim: PreparedSubmission) -> Flooded:
+    """Ends a round that is published, and gives what the adversary sees of it."""
+    from shuffledp_core.decoding import decode
+    from shuffledp_core.keys import verify_from
+
     result = verify_from(one.roster.analyst, await one.finish(), Result)
     geometry = one.verified.geometry
     board = decode(await one.board(result), geometry, SYMBOLS, result.accepted)
-    return Flooded(board.counts, int.from_bytes(victim.messages[: geometry.symbol_bytes], "big"))
+    return Flooded(board.counts, int.from_bytes(victim.messages[geometry.symbol_at], "big"))
 
 
 async def _leave(system: LocalSystem, plan: tuple[int, int]) -> Left:

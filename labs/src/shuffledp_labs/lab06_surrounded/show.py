@@ -86,7 +86,7 @@ def _flooded(showing: Showing) -> str:
     p = 1 - mechanism.blanket + mechanism.blanket / mechanism.symbols
     prior = (Fraction(1, 2), Fraction(1, 4), Fraction(3, 20), Fraction(1, 10))
     flood = Flood(rounds.USERS, rounds.USERS - 1, mechanism.symbols, p, prior)
-    mine = program.call("submissions", flood.plan)
+    mine = rounds.submitted(program, flood)
     program.call("guess", flood.plan, tuple(mine.count(one) + (one == 0) for one in range(flood.symbols)), mine)
     value = showing.draws.below(mechanism.symbols)
     showing.progress("a system of three nodes, 19 accounts of yours, and one user")

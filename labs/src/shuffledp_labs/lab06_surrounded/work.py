@@ -30,3 +30,8 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
     """Step E: (min_reports, colluding) of a round with shared noise of which only a part may come."""
     raise NotImplementedError
+
+
+def crowd(situation: dict[str, Any]) -> int:
+    """Step F: how many honest reports, the victim's own included, a published round shuffles it among at the least."""
+    raise NotImplementedError

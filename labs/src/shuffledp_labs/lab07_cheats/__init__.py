@@ -1,4 +1,4 @@
-"""Lab 7, The node that cheats: tampering, users who notice it, their evidence, and tampering that nobody notices."""
+"""Lab 7, The node that cheats: tampering, who notices it, evidence, what nobody sees, rounds that all can check."""
 
 from __future__ import annotations
 
@@ -47,17 +47,28 @@ LAB: Final = Lab(
             "number",
             "nats",
         ),
+        Prediction(
+            "checked",
+            "The exchange of question 1, in a round whose mixing everybody can check. What comes of it?",
+            "choice",
+            choices=(
+                "an answer, and users notice",
+                "an answer without what was exchanged",
+                "no answer, and the node is named",
+                "no answer, and nobody is named",
+            ),
+        ),
     ),
     checks=(
         Check(
             "B-unnoticed",
-            12,
+            10,
             "The answer is another, and no node and no analyst can notice.",
             _of("checks.check_unnoticed"),
         ),
         Check(
             "B-round",
-            8,
+            5,
             "In a running system your node tampers, and the round is published.",
             _of("system.check_round"),
             needs=("B-unnoticed",),
@@ -66,21 +77,21 @@ LAB: Final = Lab(
         ),
         Check(
             "C-complaints",
-            15,
+            12,
             "Every message that is missing, changed or doubled.",
             _of("checks.check_complaints"),
         ),
         Check(
             "C-fair",
-            10,
+            8,
             "Nobody complains without a reason.",
             _of("checks.check_fair"),
             needs=("C-complaints",),
         ),
-        Check("D-convict", 10, "Evidence that convinces a stranger.", _of("checks.check_convict")),
+        Check("D-convict", 8, "Evidence that convinces a stranger.", _of("checks.check_convict")),
         Check(
             "D-innocent",
-            10,
+            7,
             "No evidence that a stranger would throw out.",
             _of("checks.check_innocent"),
             needs=("D-convict",),
@@ -97,12 +108,27 @@ LAB: Final = Lab(
             "The most colluding reports that a plan can allow for.",
             _of("checks.check_price"),
         ),
+        Check(
+            "F-verdict",
+            10,
+            "Whoever is at fault in a verified round is named, and nobody else.",
+            _of("checks.check_verdict"),
+        ),
+        Check(
+            "F-rounds",
+            5,
+            "The same attack in a plain and in a verified round.",
+            _of("system.check_again"),
+            needs=("B-unnoticed",),
+            system=True,
+            seconds=240.0,
+        ),
     ),
     explanations=(
         "Every count, length, layer and signature was right, and the answer was wrong. Why can no node and no analyst "
         "notice what your `tamper` does, and why could they not be told enough to notice it?",
-        "Evidence accuses the route, not a node; and against `crowd` there is none at all. What do `colluding` and "
-        "the local guarantee still give the victim? Use the numbers of your own plans.",
+        "Against `crowd` a plain round has no evidence, and a verified one names the node. Why can it? What did that "
+        "cost in your own run, what does it not promise, and what are `colluding` and the local guarantee still for?",
     ),
     show=_of("show.run"),
     folder=__name__,

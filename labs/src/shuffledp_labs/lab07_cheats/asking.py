@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,6 +20,18 @@ from shuffledp_core.onion.geometry import Geometry
 _LONGEST: Final = 16 * 2**20
 
 
+@dataclass(frozen=True)
+class AskedPool(Pool):
+    """A pool as whoever answers gets it.
+
+    Attributes:
+        spare: records of the node's own that open at everybody behind it, as many as `records`; in a verified round,
+            where whoever answers has no keys to seal such records.
+    """
+
+    spare: Sequence[bytes] = ()
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A node's pool, as it travels."""
 
@@ -28,9 +41,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     records: list[bytes]
     victim: list[bytes]
+    spare: list[bytes]
 
     @classmethod
-    def of(cls, pool: Pool) -> Question:
+    def of(cls, pool: Pool, spare: Sequence[bytes] = ()) -> Question:
         """What a pool holds, less what only an attack of the adversary's own needs."""
         return cls(
             geometry=pool.geometry,
@@ -39,11 +53,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             position=pool.position,
             records=pool.records,
             victim=pool.victim,
+            spare=list(spare),
         )
 
-    def pool(self) -> Pool:
+    def pool(self) -> AskedPool:
         """The pool again."""
-        return Pool(self.geometry, self.round_id, self.public_keys, self.position, self.records, self.victim)
+        return AskedPool(
+            self.geometry,
+            self.round_id,
+            self.public_keys,
+            self.position,
+            self.records,
+            self.victim,
+            spare=self.spare,
+        )
 
 
 class Answerer:
@@ -53,7 +76,7 @@ class Answerer:
         failure: the first exception of `answer`; the node then sends on its honest output.
     """
 
-    def __init__(self, answer: Callable[[Pool], Sequence[bytes]]) -> None:
+    def __init__(self, answer: Callable[[AskedPool], Sequence[bytes]]) -> None:
         self.failure: Exception | None = None
         self._answer = answer
         self._server: asyncio.Server | None = None
@@ -91,7 +114,7 @@ class Answerer:
             writer.close()
             await writer.wait_closed()
 
-    async def _said(self, pool: Pool) -> list[bytes]:
+    async def _said(self, pool: AskedPool) -> list[bytes]:
         try:
             return list(await asyncio.to_thread(self._answer, pool))
         except Exception as error:  # noqa: BLE001 - raised again by whoever started the round
@@ -99,12 +122,12 @@ class Answerer:
             return pool.records
 
 
-async def ask(address: str, pool: Pool) -> list[bytes]:
+async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[bytes]:
     """What to send on in place of the pool's records, by whoever answers at host:port. Raises `OSError`."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=_LONGEST)
     try:
-        writer.write(msgspec.json.encode(Question.of(pool)) + b"\n")
+        writer.write(msgspec.json.encode(Question.of(pool, spare)) + b"\n")
         await writer.drain()
         return msgspec.json.decode(await reader.readline(), type=list[bytes])
     finally:

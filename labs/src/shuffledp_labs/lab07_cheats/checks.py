@@ -14,6 +14,7 @@ from shuffledp_labs.kinds import is_list_of_bytes, kind_of
 from shuffledp_labs.lab import Attempt
 from shuffledp_labs.lab07_cheats.cases import Case, Cases
 from shuffledp_labs.lab07_cheats.documents import BUNDLE, bundled
+from shuffledp_labs.lab07_cheats.hops import drawn
 from shuffledp_labs.lab07_cheats.instances import (
     ALPHABET,
     Cheating,
@@ -22,6 +23,7 @@ from shuffledp_labs.lab07_cheats.instances import (
     complaints,
 )
 from shuffledp_labs.lab07_cheats.plans import Accountant
+from shuffledp_labs.words import short
 
 PLACES: Final = ((1, 3), (2, 3), (3, 3), (1, 2), (2, 4))
 """(position, nodes) of the rounds of step B."""
@@ -284,3 +286,30 @@ def _refuse_impossible(attempt: Attempt) -> None:
         if error.kind == "ValueError":
             return
     raise CheckFailed("a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the docstring")
+
+
+def check_verdict(attempt: Attempt) -> str:
+    """F-verdict: what a party of a verified round says of what it is given, as the product does."""
+    cases = drawn(attempt.draws)
+    for case in attempt.draws.shuffled(cases):
+        said = attempt.program.call("verdict", case.told)
+        title = f"position {case.position} of a verified round in which {case.what}"
+        if said is not None and (type(said) is not int or not 0 <= said < case.position):
+            raise CheckFailed(
+                f"verdict gives None, 0 or the place of a node before this party, {title}: it gave {short(said)}; see "
+                "its docstring in work.py"
+            )
+        if said != case.due:
+            raise CheckFailed(
+                f"whoever is at fault is named, and nobody else, {title}: {_verdict(said)}; see the handout, step F"
+            )
+    named = sum(case.due not in {None, 0} for case in cases)
+    silent = sum(case.due == 0 for case in cases)
+    return (
+        f"{len(cases)} rounds of {cases[0].terms.hops} nodes: a node named in {named}, nobody in {silent} that were "
+        f"damaged on their way, and {len(cases) - named - silent} go on"
+    )
+
+
+def _verdict(said: int | None) -> str:
+    return "you go on" if said is None else f"you name node {said}" if said else "you stop and name nobody"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from shuffledp_adversary.attacks.exchange.node import Orders, TamperingWork
 from shuffledp_adversary.attacks.exchange.tampering import Pool
+from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool, exchanged_batch
+from shuffledp_core.documents.models import BatchHeader
+from shuffledp_core.tasks import in_thread
 from shuffledp_labs.lab07_cheats.asking import ask
+from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, NodeServices
+
+SYMBOL: Final = 1
+"""The adversary wants a larger sum."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +29,17 @@ class AskingWork(TamperingWork):
     async def tampered(self, pool: Pool) -> list[bytes] | None:
         """See `TamperingWork.tampered`."""
         return await ask(self.address, pool)
+
+    async def _tampered_verified(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
+        # See `TamperingWork`: the header of what is sent in a verified round.
+        loop = asyncio.get_running_loop()
+
+        def asked(pool: VerifiedPool) -> list[bytes]:
+            spare = [pool.forge(SYMBOL) for _ in pool.records]
+            return asyncio.run_coroutine_threadsafe(ask(self.address, pool, spare), loop).result()
+
+        roster, made = self.relay.roster, self.orders.leave_made
+        return await in_thread(exchanged_batch, live, self.identity, roster, header, asked, made)
 
 
 def asking(orders: Orders, address: str) -> Callable[[NodeServices], MixNode]:

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
+from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
 from shuffledp_adversary.in_process import PlayedRound
 from shuffledp_labs.errors import CheckFailed, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab07_cheats.hops import Cheat, Given, Hops
 from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
-from shuffledp_labs.lab07_cheats.system import Order, noticed_by, play
+from shuffledp_labs.lab07_cheats.node import SYMBOL
+from shuffledp_labs.lab07_cheats.system import Order, exchanged_of, noticed_by, play
+from shuffledp_labs.price import measured
 
 KNOWN: Final = (
     ("copies an onion", "copy", 1),
@@ -27,6 +31,9 @@ KNOWN: Final = (
     ("exchanges the victim's", "substitute", 1),
 )
 """(words, name in `TAMPERINGS`, position)."""
+
+WANTED: Final = 3
+"""Records that the student's code exchanges in the picture's verified rounds."""
 
 PARTIES: Final = ("a node behind it", "the analyst", "users who look")
 
@@ -102,9 +109,38 @@ def own_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
     return [*rows, replace(row, noticed=(*row.noticed[:2], _users(replace(played, messages=tuple(holders)))))]
 
 
+def made_up_list(draws: Draws) -> Row:
+    """The row of a verified round whose node 1 lists users whom nobody enrolled."""
+    made = Hops(draws, 3)
+    strangers = [made.users[0], *(made.user() for _ in made.users[1:])]
+    return _checked("lists made-up users", made.given("", 2, users=strangers), 1)
+
+
+def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
+    """Rows of the student's `exchange` in verified rounds."""
+    made = Hops(draws, 3)
+
+    def change(pool: VerifiedPool) -> list[bytes]:
+        spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
+        told = {"records": tuple(pool.records), "position": pool.position, "spare": spare, "wanted": WANTED}
+        return exchanged_of(call("exchange", told), pool)
+
+    positions = (1, made.terms.hops)
+    return [_checked("your exchange", made.given("", at + 1, {at: Cheat(change)}), at) for at in positions]
+
+
+def _checked(what: str, given: Given, position: int) -> Row:
+    words = {None: "", 0: "stops"}.get(given.due, f"names node {given.due}")
+    at_analyst = given.position > given.terms.hops
+    return Row(f"{what}, verified", position, ("", words, "") if at_analyst else (words, "", ""))
+
+
 def run(showing: Showing) -> Path:
     """Draws the grid; with `tamper` written, plays a real round with it as well."""
     rows, program = known_rows(showing.draws), showing.program
+    rows.append(made_up_list(showing.draws.child("list")))
+    price = measured(cheating(showing.draws.child("price"), 1, 3).geometry)
+    showing.progress(f"verified mixing over plain, on this machine: {price}")
     try:
         rows += own_rows(showing.draws, program.call)
         order = Order(1 + showing.draws.below(3), 5)
@@ -113,8 +149,9 @@ def run(showing: Showing) -> Path:
         showing.progress(
             f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
         )
+        rows += exchange_rows(showing.draws.child("exchange"), program.call)
     except NotWritten as stub:
-        showing.progress(f"{stub}: the picture has the tamperings that ship with the attacks")
+        showing.progress(f"{stub}: the picture goes without it, and without what comes after it")
     except (StudentFault, CheckFailed, ValueError, TypeError, KeyError) as fault:
         showing.progress(f"your own tampering is not in the picture: {fault}")
     return draw(rows, showing.out / "grid.png")

@@ -1,4 +1,4 @@
-"""Step B of lab 7 in a running system: a real node that sends what the student's code says, between honest ones."""
+"""Steps B and F of lab 7 in a running system: a real node that sends what the student says, between honest ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from shuffledp_adversary.attacks.exchange.rounds import (
     MALICIOUS,
@@ -16,21 +18,21 @@ from shuffledp_adversary.attacks.exchange.rounds import (
 )
 from shuffledp_adversary.attacks.exchange.rounds import USERS as HONEST
 from shuffledp_adversary.attacks.exchange.tampering import Pool
-from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.models import HistoryDigest, Result
 from shuffledp_core.keys import verify_from
-from shuffledp_core.onion.geometry import TAG_BYTES
-from shuffledp_core.vocabulary import Outcome
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_labs.errors import CheckFailed, LabError
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
 from shuffledp_labs.lab import Attempt
-from shuffledp_labs.lab07_cheats.asking import Answerer
+from shuffledp_labs.lab07_cheats.asking import Answerer, AskedPool
+from shuffledp_labs.lab07_cheats.node import SYMBOL
+from shuffledp_labs.price import measured
 from shuffledp_labs.systems import running_system
+from shuffledp_sim.system.processes import LocalSystem
 
 _OUR_OWN: Final = frozenset({"UnreachableError", "NodeFault", "WorkersLost"})
 """Errors that no batch brings about: the machine is too busy, or a process died."""
-
-SYMBOL: Final = 1
-"""The adversary wants a larger sum."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,30 @@ class Order:
             "wanted": self.wanted,
         }
 
+    def verified(self, pool: AskedPool) -> dict[str, Any]:
+        """The node's knowledge in a verified round, where it brings ready-made records of its own."""
+        return {
+            "records": tuple(pool.records),
+            "position": pool.position,
+            "spare": tuple(pool.spare),
+            "wanted": self.wanted,
+        }
+
+
+def batch_of(said: Any, function: str) -> list[bytes]:
+    """What the student's function gave in a real round, a list of bytes; else `CheckFailed`."""
+    if not is_list_of_bytes(said):
+        raise CheckFailed(f"{function} gives a list of bytes, a real round: it gave {kind_of(said)}; see its docstring")
+    return list(said)
+
+
+def exchanged_of(said: Any, pool: Pool) -> list[bytes]:
+    """What the student's `exchange` gave for this pool, of the honest output's lengths; else `CheckFailed`."""
+    batch = batch_of(said, "exchange")
+    if list(map(len, batch)) != list(map(len, pool.records)):
+        raise CheckFailed("exchange gives as many records as it got, each as long; see the handout, step F")
+    return batch
+
 
 def check_round(attempt: Attempt) -> str:
     """B-round: a real round that is published, in which no node and no analyst noticed, and users did."""
@@ -60,10 +86,7 @@ def check_round(attempt: Attempt) -> str:
     attempt.progress(f"starting three nodes, the one at position {order.position} with your code, for {HONEST} users")
 
     def answer(pool: Pool) -> list[bytes]:
-        said = attempt.program.call("tamper", order.pool(pool))
-        if not is_list_of_bytes(said):
-            raise CheckFailed(f"tamper gives a list of bytes, a real round: it gave {kind_of(said)}; see its docstring")
-        return list(said)
+        return batch_of(attempt.program.call("tamper", order.pool(pool)), "tamper")
 
     seen, dropped = asyncio.run(play(order, answer))
     if seen.error in _OUR_OWN:
@@ -91,20 +114,112 @@ def noticed_by(seen: Observation) -> str:
     return f"{seen.users} of {HONEST} users, whose devices look for their tags and raise {seen.error}"
 
 
-async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple[Observation, int]:
-    """Plays the round; what was observed, and the number of onions that its nodes signed to have dropped."""
+def check_again(attempt: Attempt) -> str:
+    """F-rounds: the same node, once in a plain round and once in a verified one, which is stopped, and names it."""
+    order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
+    attempt.progress(
+        f"three nodes, the one at position {order.position} with your code: a plain and two verified rounds"
+    )
+    seen = asyncio.run(play_twice(order, attempt.program.call))
+    if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
+        raise LabError("a round was not played to its end, which is no fault of yours; check again")
+    if seen.exchanged != order.wanted:
+        raise CheckFailed(
+            f"the same attack in a verified round, your node at position {order.position}: "
+            f"{abs(seen.exchanged - order.wanted)} records too {'many' if seen.exchanged > order.wanted else 'few'} "
+            "are exchanged; see the handout, step F"
+        )
+    if not seen.names_node:
+        raise AssertionError(f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}")
+    kept = "given back" if seen.stopped.charge == "released" else "spent all the same"
+    return (
+        f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by {noticed_by(seen.plain)}; "
+        f"verified: no answer, stopped by {seen.reason}, the round's ε is {kept}; verified and your "
+        f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over plain: "
+        f"{measured(seen.honest.geometry)}"
+    )
+
+
+@dataclass(frozen=True)
+class Honest:
+    """A verified round in which nobody cheats: bytes of its history (0: not published), and a plain one's geometry."""
+
+    history: int
+    geometry: Geometry
+
+
+@dataclass(frozen=True)
+class Again:
+    """The same attack twice, and a verified round without it.
+
+    Attributes:
+        plain, stopped: what was observed of the plain round, and of the verified one.
+        exchanged: records that the student's code exchanged in the verified round.
+        reason: why that one failed, by the word of the party that stopped it.
+        honest: the verified round without the attack.
+    """
+
+    plain: Observation
+    stopped: Observation
+    exchanged: int
+    reason: str
+    honest: Honest
+
+    @property
+    def names_node(self) -> bool:
+        """Whether the node that cheated is named, by its position."""
+        return f"node {self.stopped.position}: " in self.reason
+
+
+async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
+    """Plays a plain round with the student's `tamper`, and verified ones without an attack and with `exchange`."""
+    exchanged: list[int] = []
+    verified, cheats = False, False
+
+    def answer(pool: AskedPool) -> list[bytes]:
+        if not verified:
+            return batch_of(call("tamper", order.pool(pool)), "tamper")
+        if not cheats:
+            return pool.records
+        said = exchanged_of(call("exchange", order.verified(pool)), pool)
+        exchanged.append(len(set(pool.records) - set(said)))
+        return said
+
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
     ):
-        tampered = await open_tampered(system, plan_for(system, order.position))
-        await tampered.submit()
-        signed = await tampered.finish()
-        seen = await judge(tampered, signed, b"", "exchange", order.position)
-        result = verify_from(tampered.roster.analyst, signed, Result)
+        plain, _, _ = await _played(system, order, Mix.PLAIN)
+        verified = True
+        _, published, geometry = await _played(system, order, Mix.VERIFIED)
+        cheats = True
+        stopped, failed, _ = await _played(system, order, Mix.VERIFIED)
+    if answerer.failure is not None:
+        raise answerer.failure
+    history = published.history.length if isinstance(published.history, HistoryDigest) else 0
+    plain_geometry = msgspec.structs.replace(geometry, mix=msgspec.UNSET)
+    return Again(plain, stopped, sum(exchanged), failed.reason or "", Honest(history, plain_geometry))
+
+
+async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple[Observation, int]:
+    """Plays a plain round; what was observed, and the number of onions that its nodes signed to have dropped."""
+    async with (
+        Answerer(answer) as answerer,
+        running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
+    ):
+        seen, result, _ = await _played(system, order, Mix.PLAIN)
     if answerer.failure is not None:
         raise answerer.failure
     return seen, result.dropped if result.outcome == Outcome.PUBLISHED else 0
+
+
+async def _played(system: LocalSystem, order: Order, mix: Mix) -> tuple[Observation, Result, Geometry]:
+    plan = plan_for(system, order.position)
+    tampered = await open_tampered(system, plan if mix == Mix.PLAIN else msgspec.structs.replace(plan, mix=mix))
+    await tampered.submit()
+    signed = await tampered.finish()
+    seen = await judge(tampered, signed, b"", "exchange", order.position)
+    return seen, verify_from(tampered.roster.analyst, signed, Result), tampered.verified.geometry
 
 
 _PROCESS: Final = "shuffledp_labs.lab07_cheats.process"

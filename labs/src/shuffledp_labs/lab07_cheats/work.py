@@ -1,4 +1,4 @@
-"""Lab 7, "The node that cheats": write the five functions below. `shuffledp lab check 7` says how far you are.
+"""Lab 7, "The node that cheats": write the functions below. `shuffledp lab check 7` says how far you are.
 
 PyNaCl is there: `nacl.public.SealedBox(nacl.public.PublicKey(key)).encrypt(data)` seals to a node's round key,
 `nacl.signing.VerifyKey(key).verify(data, signature)` raises `nacl.exceptions.BadSignatureError`.
@@ -81,5 +81,38 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
             `users`; the more the smaller. Ask it 16 times at most.
         users: reports of the round.
         epsilon: what the plan promises; raise ValueError if it holds not even where everybody is honest.
+    """
+    raise NotImplementedError
+
+
+def exchange(pool: dict[str, Any]) -> list[bytes]:
+    """Step F: the attack of step B in a verified round.
+
+    Args:
+        pool: "records" (a tuple of bytes: the output, opened and mixed), "position" (your node's, from 1), "wanted"
+            (how many of the records are to be exchanged), "spare" (as many records of your own with the wanted symbol,
+            which open at everybody behind your node).
+
+    Returns:
+        As many records, `wanted` of them exchanged and the others as they were.
+    """
+    raise NotImplementedError
+
+
+def verdict(seen: dict[str, Any]) -> int | None:
+    """Step F: whom the next party of a verified round names, after a look at all that it was given.
+
+    Args:
+        seen: "enrolled" (a tuple of credentials), "min_reports" (how many users the round needs), "messages" (of each
+            user), "claims" (node 1's list: a tuple of dicts with "credential" and "keys", a tuple of bytes), "headers"
+            (of node 1, node 2 .. up to the node before you: dicts with "count" of records, "root" and "sum"), "records"
+            (the batch of the node before you; the first 32 bytes of each are its key); and four functions:
+            `seen["signed"](place)`: is header `place` (1 is node 1's), or for 0 the list, signed as it came?
+            `seen["proved"](place, sum)`: does header `place` prove that its sum is this one, blinded?
+            `seen["add"](keys)`: the sum of keys, bytes. `seen["root"](records)`: the root over records, bytes.
+
+    Returns:
+        None: nothing is wrong, and you go on. A position from 1: this node signed what cannot be true, and is named. 0:
+        you stop, and name nobody, since nobody signed what you were given.
     """
     raise NotImplementedError

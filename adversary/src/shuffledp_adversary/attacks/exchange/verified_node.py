@@ -71,6 +71,18 @@ def tampered_batch(
         raise ValueError(f"no verified round is tampered with by {order!r}")
     if order == CROWD:
         return _crowd(live, identity, header, made)
+    return exchanged_batch(live, identity, roster, header, TAMPERINGS[order], made)
+
+
+def exchanged_batch(
+    live: LiveRound,
+    identity: Identity,
+    roster: Roster,
+    header: BatchHeader,
+    tamper: Callable[[VerifiedPool], list[bytes]],
+    made: Callable[[list[bytes]], None],
+) -> BatchHeader:
+    """Sends what `tamper` makes of the honest output, under a header that is signed anew. See `tampered_batch`."""
     terms, length = live.require_terms(), header.history if isinstance(header.history, int) else 0
     data = live.folder.outgoing.read_bytes()
     history, mixing = History.from_bytes(data[:length]), _terms(live)
@@ -84,7 +96,7 @@ def tampered_batch(
         victim=_victim(live, records) if live.record.is_entry else records[:1],
         mixing=mixing,
     )
-    changed = TAMPERINGS[order](pool)
+    changed = tamper(pool)
     made(pool.made)
     known = check_history(
         history, terms.manifest, mixing, roster.population(terms.certificate.population), mixing_part(terms.route[0])

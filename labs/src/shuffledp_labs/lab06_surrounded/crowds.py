@@ -1,0 +1,80 @@
+"""Step F: how few honest reports a round can leave a victim, by trying all that corrupt parties can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from shuffledp_core.vocabulary import Mix
+from shuffledp_labs.instance import Draws
+
+HONEST: Final = "honest"
+CORRUPT: Final = "corrupt"
+
+ROUTES: Final = (
+    (HONEST, CORRUPT, CORRUPT),
+    (CORRUPT, CORRUPT, HONEST),
+    (CORRUPT, HONEST, CORRUPT),
+    (CORRUPT, CORRUPT, CORRUPT),
+)
+"""Routes of the cases: node 1 alone honest, one behind it, none."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Who may do what in a round that is published.
+
+    Attributes:
+        mix: how it is mixed.
+        nodes: `HONEST` or `CORRUPT`, in the order of the route.
+        people: honest people who want to take part, the victim among them.
+        accounts: enrolled accounts of the adversary.
+        min_reports: without so many nothing is published.
+    """
+
+    mix: Mix
+    nodes: tuple[str, ...]
+    people: int
+    accounts: int
+    min_reports: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The situation as the student's function is told it."""
+        return {
+            "mix": str(self.mix),
+            "nodes": self.nodes,
+            "people": self.people,
+            "accounts": self.accounts,
+            "min_reports": self.min_reports,
+        }
+
+    @property
+    def least(self) -> int:
+        """The fewest honest reports that the victim's can be shuffled among, itself included; 0: nobody shuffles them.
+
+        1. Who is let in: an honest node 1 lets everybody in, a corrupt one whom it likes, but the victim.
+        2. What is made up: in a plain round a corrupt node 1 may send any number of reports; in a verified one, and
+           behind an honest node 1, there is a report only for an enrolled account.
+        """
+        if HONEST not in self.nodes:
+            return 0
+        chooses = self.nodes[0] == CORRUPT
+        let_in = range(1, self.people + 1) if chooses else (self.people,)  # 1
+        made_up = range(self.min_reports + 1) if chooses and self.mix == Mix.PLAIN else (0,)  # 2
+        return min(
+            honest
+            for honest, own, made in product(let_in, range(self.accounts + 1), made_up)
+            if honest + own + made >= self.min_reports
+        )
+
+
+def drawn(draws: Draws) -> list[Situation]:
+    """Every mix, every route, and no account, some, or more than the round needs; more people come than it needs."""
+    cases = []
+    for mix, nodes, accounts in product((Mix.PLAIN, Mix.VERIFIED), ROUTES, ("none", "some", "many")):
+        least = draws.integer(8, 20)
+        own = {"none": 0, "some": draws.integer(2, least - 3), "many": least + draws.below(4)}[accounts]
+        cases.append(Situation(mix, nodes, least + draws.integer(3, 12), own, least))
+    return cases

@@ -1,0 +1,158 @@
+"""Step F of lab 6 in a running system: a corrupt node 1 takes the victim's crowd away, in plain and verified rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from shuffledp_core.documents.models import Result
+from shuffledp_core.vocabulary import Mix, Outcome
+from shuffledp_labs.errors import CheckFailed, LabError
+from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab06_surrounded import rounds
+from shuffledp_labs.lab06_surrounded.crowds import CORRUPT, HONEST, Situation
+from shuffledp_labs.lab06_surrounded.guessing import Flood
+
+if TYPE_CHECKING:
+    from shuffledp_adversary.attacks.exchange.node import Orders
+    from shuffledp_core.onion.geometry import Geometry
+    from shuffledp_sim.system.processes import LocalSystem
+    from shuffledp_sim.users.small_round import SmallRound
+
+_STOPS: Final = "BadListError"
+"""What the next node raises for a list with users whom nobody enrolled."""
+
+PLAIN: Final = Situation(Mix.PLAIN, (CORRUPT, HONEST, HONEST), rounds.USERS, 0, rounds.USERS)
+"""The real rounds: node 1 is corrupt, has no account, and all reports that may come are needed."""
+
+VERIFIED: Final = replace(PLAIN, mix=Mix.VERIFIED)
+ENROLLED: Final = replace(VERIFIED, accounts=rounds.USERS - 1)
+"""The same with enrolled accounts for all places but the victim's."""
+
+
+@dataclass(frozen=True)
+class Surrounded:
+    """What came of the three rounds.
+
+    Attributes:
+        plain: what the adversary sees of the plain round with made-up users.
+        stopped, error: why the verified one with made-up users failed, and its error.
+        enrolled: what the adversary sees of the verified round that its enrolled accounts fill.
+        geometry: of the plain round.
+    """
+
+    plain: rounds.Flooded
+    stopped: str
+    error: str
+    enrolled: rounds.Flooded
+    geometry: Geometry
+
+
+def play(answers: Sequence[int], value: int) -> Surrounded:
+    """Plays the three rounds, with these answers of the adversary's and a victim of this value."""
+    return asyncio.run(_play(answers, value))
+
+
+async def _play(answers: Sequence[int], value: int) -> Surrounded:
+    from shuffledp_adversary.attacks.exchange.rounds import tamperable_system
+    from shuffledp_adversary.attacks.exchange.tampering import CROWD
+    from shuffledp_sim.system.workplace import workplace
+
+    with workplace("shuffledp-lab-system-") as folder:
+        system, orders = tamperable_system(folder)
+        async with system:
+            orders.give(CROWD)
+            plain = await _crowded(system, orders, answers, value)
+            failed = await _listed(system, value)
+            orders.give(None)
+            enrolled = await _filled(system, answers, value)
+    if failed.outcome == Outcome.PUBLISHED:
+        raise AssertionError("a verified round was published whose list had users whom nobody enrolled")
+    return Surrounded(plain[0], failed.reason or "", failed.error or "", enrolled, plain[1])
+
+
+async def _crowded(
+    system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
+) -> tuple[rounds.Flooded, Geometry]:
+    """The plain round: node 1 lets the victim in, turns the others away, and takes reports of its own making."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from shuffledp_core.keys import Identity
+
+    own = Identity(system.population, Ed25519PrivateKey.generate())
+    orders.let_in(own.public_key)
+    one = await _open(system, Mix.PLAIN)
+    victim = one.prepared([value])
+    await one.send(victim)
+    await one.send(one.sealed(answers, own))
+    return await rounds.seen(one, victim[0]), one.verified.geometry
+
+
+async def _listed(system: LocalSystem, value: int) -> Result:
+    """The verified round: everybody comes, and node 1 lists the victim and users whom nobody enrolled."""
+    from shuffledp_core.keys import verify_from
+
+    one = await _open(system, Mix.VERIFIED)
+    sent = one.prepared([value, *(place % rounds.SYMBOLS for place in range(rounds.USERS - 1))])
+    await one.send(sent[:1])  # node 1 takes the first for its victim
+    await one.send(sent[1:])
+    return verify_from(one.roster.analyst, await one.finish(), Result)
+
+
+async def _filled(system: LocalSystem, answers: Sequence[int], value: int) -> rounds.Flooded:
+    """The verified round that enrolled accounts fill, behind whom everybody but the victim is turned away."""
+    one = await _open(system, Mix.VERIFIED)
+    victim = one.prepared([value])
+    await one.send([*victim, *one.sealed(answers)])
+    return await rounds.seen(one, victim[0])
+
+
+async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
+    from shuffledp_adversary.attacks.exchange.rounds import ROUTES
+    from shuffledp_sim.users.small_round import open_small
+
+    asked = msgspec.structs.replace(rounds.flooded_plan(system), route=ROUTES[1], allow_corrupt=True)
+    return await open_small(system, asked if mix == Mix.PLAIN else msgspec.structs.replace(asked, mix=mix))
+
+
+def check_crowd_rounds(attempt: Attempt) -> str:
+    """F-rounds: what `crowd` says of three rounds is what they are, and `guess` is the best there is in two of them."""
+    from shuffledp_labs.price import measured
+
+    draws, spec = attempt.draws, rounds.spec_of_flood()
+    for situation in (PLAIN, VERIFIED, ENROLLED):
+        said = attempt.program.call("crowd", situation.told)
+        if said != situation.least:
+            raise CheckFailed(f"crowd is wrong for the real round {situation.told}; see step F")
+    weights = draws.shuffled((10, 17, 29, 44))
+    p = 1 - spec.blanket + spec.blanket / spec.symbols
+    flood = Flood(rounds.USERS, rounds.USERS - 1, spec.symbols, p, tuple(Fraction(one, 100) for one in weights))
+    mine = rounds.submitted(attempt.program, flood)
+    attempt.progress("a system of three nodes, the first of them corrupt: a plain round and two verified ones")
+    came = play(mine, draws.below(spec.symbols))
+    if came.error != _STOPS:
+        raise LabError(f"a round was not played to its end, which is no fault of yours: {came.stopped}; check again")
+    for what, seen in (("plain", came.plain), ("verified", came.enrolled)):
+        sent = tuple(int(symbol == seen.victim_sent) for symbol in range(spec.symbols))
+        if attempt.program.call("guess", flood.plan, seen.board, mine) not in flood.best(sent):
+            raise CheckFailed(
+                f"the board of the {what} round was {seen.board}, your reports were {mine}: the guess is not the most "
+                "probable value; see step B"
+            )
+    others = rounds.USERS - 1
+    return (
+        f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a person's, your guess is the "
+        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}; verified, {others} enrolled "
+        f"accounts of yours: published, again one person's. Verified over plain: {measured(came.geometry)}"
+    )
+
+
+def brief(reason: str) -> str:
+    """A reason with credentials cut to what a person compares."""
+    return re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1..", reason)

@@ -1,0 +1,325 @@
+"""Instances of step F: what a party of a verified round is given, with one thing wrong, and whom the product names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
+from shuffledp_adversary.in_process_verified import Parties, claims_of
+from shuffledp_core.errors import BadHopError, BadListError, ProofError, UnansweredError
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.verified.chain import Chain, check_batch, follow
+from shuffledp_core.verified.claims import (
+    Claim,
+    ClaimList,
+    Prepared,
+    check_list,
+    list_digest,
+    make_claim,
+    open_submission,
+    seal_record,
+    sign_claim,
+    signed_list,
+)
+from shuffledp_core.verified.group import WIDTH, Element, element, multiply, total
+from shuffledp_core.verified.headers import Header, link, make_header, signed_header, verify_sum
+from shuffledp_core.verified.proofs import prove_equal
+from shuffledp_core.verified.terms import MixTerms, split, verifies
+from shuffledp_core.verified.trees import root
+from shuffledp_labs.errors import StudentFault
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab07_cheats.instances import ALPHABET
+
+Change: TypeAlias = Callable[[VerifiedPool], list[bytes]]
+"""What a node puts out in place of its honest output."""
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """What a node does: its change, and whether it signs the sum of what it sends (else that of its input, blinded)."""
+
+    change: Change
+    sum_of_sent: bool = False
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the party at `position` is given: the list with node 1's signature, all headers before it, the last batch.
+
+    `what` says what is wrong with it, for messages.
+    """
+
+    what: str
+    terms: MixTerms
+    enrolled: frozenset[bytes]
+    claims: tuple[Claim, ...]
+    list_signature: bytes
+    headers: tuple[Header, ...]
+    records: tuple[bytes, ...]
+
+    @property
+    def position(self) -> int:
+        """Of who is given it; behind the last node it is the analyst."""
+        return len(self.headers) + 1
+
+    @property
+    def due(self) -> int | None:
+        """The product's verdict: None to go on, 0 to stop and name nobody, else the node that is named."""
+        try:
+            listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
+            check_batch(follow(self.terms, listed, self.headers, ()), self.records)
+        except UnansweredError:
+            return 0
+        except (BadListError, BadHopError) as error:
+            return int(str(error).partition(":")[0].removeprefix("node "))
+        return None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """All of it as the student's function is told it, with the arithmetic as functions."""
+        return {
+            "enrolled": tuple(sorted(self.enrolled)),
+            "min_reports": self.terms.min_reports,
+            "messages": self.terms.messages_per_user,
+            "claims": tuple({"credential": claim.credential, "keys": tuple(claim.key_list)} for claim in self.claims),
+            "headers": tuple({"count": one.count, "root": one.root, "sum": one.total} for one in self.headers),
+            "records": self.records,
+            "signed": self.signed,
+            "proved": self.proved,
+            "add": added,
+            "root": rooted,
+        }
+
+    def signed(self, *place: Any) -> bool:
+        """Whether the list (0), or header `place`, is signed by its node, behind what stands before it."""
+        if len(place) != 1 or type(place[0]) is not int or not 0 <= place[0] <= len(self.headers):
+            raise StudentFault(f"signed takes 0 for the list, or the place of a header, from 1 to {len(self.headers)}")
+        terms, digest = self.terms, list_digest(self.terms, self.claims)
+        if place[0] == 0:
+            return verifies(terms.identities[0], signed_list(terms, digest), self.list_signature)
+        header, at = self.headers[place[0] - 1], place[0]
+        before = digest if at == 1 else link(terms, self.headers[at - 2])
+        genuine = verifies(terms.identities[at - 1], signed_header(terms, header), header.signature)
+        return genuine and header.previous == before
+
+    def proved(self, *asked: Any) -> bool:
+        """Whether header `place` proves that its sum is this sum, blinded by its node's secret."""
+        if len(asked) != 2 or type(asked[0]) is not int or not 1 <= asked[0] <= len(self.headers):
+            raise StudentFault(f"proved takes the place of a header, from 1 to {len(self.headers)}, and a sum")
+        try:
+            verify_sum(self.terms, self.headers[asked[0] - 1], _element(asked[1], "a sum"))
+        except ProofError:
+            return False
+        return True
+
+
+def added(*keys: Any) -> bytes:
+    """The sum of keys, as the student's function asks for it."""
+    if len(keys) != 1 or not isinstance(keys[0], tuple | list) or not keys[0]:
+        raise StudentFault("add takes a list of keys, one at least")
+    return total(_element(key, "a key") for key in keys[0])
+
+
+def rooted(*records: Any) -> bytes:
+    """The root of the tree over records, as the student's function asks for it."""
+    if len(records) != 1 or not isinstance(records[0], tuple | list) or not records[0]:
+        raise StudentFault("root takes the list of records, one at least")
+    if not all(isinstance(record, bytes) for record in records[0]):
+        raise StudentFault("root takes records, which are bytes")
+    return root(list(records[0]))
+
+
+def _element(said: Any, what: str) -> Element:
+    try:
+        return element(said if isinstance(said, bytes) else b"")
+    except ProofError:
+        raise StudentFault(f"{what} is {WIDTH} bytes that encode an element of the group; see step F") from None
+
+
+class Hops:
+    """Small rounds of one instance: honest users, and nodes whose cheats the caller gives."""
+
+    def __init__(self, draws: Draws, hops: int) -> None:
+        self.draws, self.messages = draws, 2 + draws.below(2)
+        number = 5 + draws.below(3)
+        self.parties = Parties.fresh(hops, self.messages, ALPHABET, (number - 1, number + 1), draws.bytes)
+        self.terms = self.parties.terms
+        self.users = [self.user() for _ in range(number)]
+        self.enrolled = frozenset(user.claim.credential for user in self.users)
+
+    def user(self) -> Prepared:
+        """A new user with drawn symbols; enrolled only if it is made before the list of those who are."""
+        symbols = [self.draws.below(ALPHABET) for _ in range(self.messages)]
+        return make_claim(self.terms, symbols, self.draws.bytes(32), self.draws.bytes)
+
+    def twin(self) -> tuple[Prepared, Prepared]:
+        """Two users who share a key, each with a proof that it knows it."""
+        shared = self.user()
+        return shared, self._claiming(shared)
+
+    def _claiming(self, of: Prepared) -> Prepared:
+        other = self.user()
+        secrets = (of.secrets[0], *other.secrets[1:])
+        records = [seal_record(self.terms, secret, 0) for secret in secrets]
+        return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
+
+    def given(
+        self,
+        what: str,
+        position: int,
+        cheats: Mapping[int, Cheat] | None = None,
+        *,
+        users: Sequence[Prepared] | None = None,
+        enrolled: frozenset[bytes] | None = None,
+    ) -> Given:
+        """What the party at `position` is given where these nodes cheat, and all others work without a look."""
+        users = self.users if users is None else users
+        claims = claims_of(users)
+        signature, digest = self.parties.list_signature(claims), list_digest(self.terms, claims)
+        listed = ClaimList(digest, tuple(claims), total(key for claim in claims for key in claim.key_list))
+        exclusions, headers = Chain.start(self.terms, listed).digest, list[Header]()
+        records, incoming = _records(self.terms, users), listed.total
+        for at in range(1, position):
+            cheat = (cheats or {}).get(at)
+            records = self._mixed(at, records, None if cheat is None else cheat.change)
+            previous = link(self.terms, headers[-1]) if headers else digest
+            stated = Header(at, previous, digest, exclusions, len(records), root(records))
+            lied = cheat is not None and cheat.sum_of_sent
+            headers.append(self._lying(stated, incoming, records) if lied else self._header(stated, incoming))
+            incoming = Element(headers[-1].total)
+        known = self.enrolled if enrolled is None else enrolled
+        return Given(what, self.terms, known, tuple(claims), signature, tuple(headers), tuple(records))
+
+    def _mixed(self, at: int, records: Sequence[bytes], change: Change | None) -> list[bytes]:
+        secret, mixed = self.parties.secrets[at - 1], []
+        for record in records:
+            key, box = split(record)
+            if at > 1:
+                box = self.terms.open(at, multiply(secret.opening, Element(key)), box) or b""
+            mixed.append(multiply(secret.blinding, Element(key)) + box)
+        mixed = self.draws.shuffled(mixed)
+        return mixed if change is None else change(self.pool(at, mixed))
+
+    def pool(self, at: int, records: list[bytes]) -> VerifiedPool:
+        """What the node at a position has."""
+        geometry = Geometry(
+            suite="sealed-box",
+            hops=self.terms.hops,
+            messages_per_user=self.messages,
+            symbol_bytes=self.terms.symbol_bytes,
+            mix="verified",
+        )
+        return VerifiedPool(geometry, "00" * 16, [], at, records, records[:1], mixing=self.terms)
+
+    def _header(self, stated: Header, incoming: Element) -> Header:
+        at = stated.position - 1
+        secret, sign = self.parties.secrets[at].blinding, self.parties.signers[at]
+        return make_header(self.terms, stated, incoming, secret, sign, self.draws.bytes)
+
+    def _lying(self, stated: Header, incoming: Element, records: Sequence[bytes]) -> Header:
+        """A header with the sum of what is sent, and a proof that does not hold, since that is no multiple."""
+        at, secret = stated.position, self.parties.secrets[stated.position - 1].blinding
+        said = replace(stated, total=total(Element(split(record)[0]) for record in records))
+        pairs = self.terms.route.blinder(at), (incoming, Element(said.total))
+        context = (self.terms.manifest, *said.parts())
+        proved = replace(said, proof=prove_equal("hop", context, *pairs, secret, self.draws.bytes))
+        return replace(proved, signature=self.parties.signers[at - 1](signed_header(self.terms, proved)))
+
+
+def _records(terms: MixTerms, users: Sequence[Prepared]) -> list[bytes]:
+    by_credential = {user.claim.credential: user for user in users}
+    ordered = (by_credential[claim.credential] for claim in claims_of(users))
+    return [record for user in ordered for record in open_submission(terms, user.claim, user.submission)[1]]
+
+
+def exchange(count: int) -> Change:
+    """Exchanges so many records for the node's own, which open at everybody behind it."""
+    return lambda pool: pool.replaced(range(count), lambda: pool.forge(1))
+
+
+def _copy(pool: VerifiedPool) -> list[bytes]:
+    return pool.replaced([1], lambda: pool.records[0])
+
+
+def _more(pool: VerifiedPool) -> list[bytes]:
+    return [*pool.records, pool.forge(1)]
+
+
+def _fewer(pool: VerifiedPool) -> list[bytes]:
+    return pool.records[:-1]
+
+
+def drawn(draws: Draws) -> list[Given]:
+    """One case of each kind, in rounds of four nodes; who looks, and who cheats, is drawn."""
+    made = Hops(draws, 4)
+    last = 5
+    """The analyst's position."""
+
+    def looks() -> int:
+        return draws.integer(3, last)
+
+    def before(position: int) -> int:
+        return draws.integer(1, position - 2)
+
+    return [
+        made.given("nothing is wrong", draws.integer(2, 4)),
+        made.given("nothing is wrong", last),
+        *_lists(made, looks),
+        *_batches(made, looks, before),
+        *_on_the_way(made, looks),
+    ]
+
+
+def _lists(made: Hops, looks: Callable[[], int]) -> list[Given]:
+    strangers = [made.users[0], *(made.user() for _ in made.users[1:])]
+    twins = made.twin()
+    twice = [*made.users[2:], *twins]
+    known = made.enrolled | {twin.claim.credential for twin in twins}
+    return [
+        made.given("all on the list but one are people whom nobody enrolled", looks(), users=strangers),
+        made.given("two users on the list have the same key", looks(), users=twice, enrolled=known),
+        made.given("the list has fewer users than the round needs", looks(), users=made.users[2:]),
+    ]
+
+
+def _batches(made: Hops, looks: Callable[[], int], before: Callable[[int], int]) -> list[Given]:
+    def by_the_one_before(what: str, change: Change, *, sum_of_sent: bool = False) -> Given:
+        position = looks()
+        return made.given(what, position, {position - 1: Cheat(change, sum_of_sent=sum_of_sent)})
+
+    def by_an_earlier_one(what: str, change: Change, *, sum_of_sent: bool = False) -> Given:
+        position = looks()
+        return made.given(what, position, {before(position): Cheat(change, sum_of_sent=sum_of_sent)})
+
+    few = exchange(1 + made.draws.below(3))
+    return [
+        by_the_one_before("the node before exchanged records, and signs the sum that it should have", few),
+        by_the_one_before("the node before exchanged records, and signs their sum", few, sum_of_sent=True),
+        by_an_earlier_one("an earlier node exchanged records, and signed their sum", few, sum_of_sent=True),
+        by_an_earlier_one("an earlier node exchanged records, and the nodes behind it took them", few),
+        by_the_one_before("the node before sends a record twice, in the place of another", _copy),
+        by_the_one_before("the node before sends a record more", _more),
+        by_an_earlier_one("an earlier node sent a record less", _fewer),
+    ]
+
+
+def _on_the_way(made: Hops, looks: Callable[[], int]) -> list[Given]:
+    """Damage by whoever carries it: nobody signed what came."""
+    lost, other, bent = (made.given(f"{what} on its way", looks()) for what in _DAMAGE)
+    claims = lost.claims[1:]
+    at = made.draws.below(len(other.headers))
+    header = other.headers[at]
+    foreign = multiply(made.parties.secrets[0].blinding, Element(header.total))
+    headers = (*other.headers[:at], replace(header, total=foreign), *other.headers[at + 1 :])
+    record = bytearray(bent.records[0])
+    record[-1] ^= 1
+    return [
+        replace(lost, claims=claims),
+        replace(other, headers=headers),
+        replace(bent, records=(bytes(record), *bent.records[1:])),
+    ]
+
+
+_DAMAGE: Final = ("a claim of the list is lost", "a header is changed", "a record is damaged")
