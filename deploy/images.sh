@@ -52,6 +52,7 @@ collect() {
     case $component in
         accountant) extra=postgres ;;
         sim) package=shuffledp extra=all ;; # a whole laboratory: every command
+        gateway) package=shuffledp-client extra=gateway ;;
     esac
     mkdir -p "$folder/wheels"
     {
@@ -85,7 +86,7 @@ platforms() {
 
 build() {
     component=$1
-    case $component in client | sim) target=command ;; *) target=service ;; esac
+    case $component in client | sim) target=command ;; gateway) target=gateway ;; *) target=service ;; esac
     say "shuffledp/$component:$TAG"
     docker build --quiet --file deploy/Dockerfile --target "$target" --tag "shuffledp/$component:$TAG" \
         --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "COMPONENT=$component" \
@@ -98,7 +99,7 @@ version=$("$UV" version --short --package shuffledp-core --frozen)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 choose_base
 build_members
-for component in ${*:-shuffler analyst accountant client sim}; do
+for component in ${*:-shuffler analyst accountant client gateway sim}; do
     collect "$component"
     build "$component"
 done
