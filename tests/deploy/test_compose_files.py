@@ -193,12 +193,16 @@ def test_a_script_is_one_that_a_plain_shell_reads(script: Path) -> None:
     subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=20)
 
 
-def test_the_console_is_confined_published_on_this_machine_alone_and_asks_with_the_operators_keys() -> None:
-    ((name, service),) = services("console").items()
+@pytest.mark.parametrize(("name", "keys"), [("console", "viewer"), ("console-operate", "operator")])
+def test_the_console_is_confined_published_on_this_machine_alone_and_holds_the_keys_it_needs(
+    name: str, keys: str
+) -> None:
+    service = services("console")[name]
     test_a_service_is_confined_bounded_and_keeps_its_log_small(name, service)
     assert [port.rpartition(":")[0].split(":")[0] for port in service["ports"]] == ["127.0.0.1"]
-    assert service["volumes"] == ["keys-operator:/keys:ro"]
-    assert "--operate" not in service["command"]
+    assert service["volumes"] == [f"keys-{keys}:/keys:ro"]
+    operates = keys == "operator"
+    assert ("--operate" in service["command"]) == ("profiles" in service) == operates
     base = services()
     met = {other for other in base if set(service["networks"]) & set(base[other].get("networks", ()))}
     assert met == {"fleet", "operator", "node-1", "analyst", "mosquitto", "accountant"}, "no other node"

@@ -132,7 +132,7 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
     *,
     party: Annotated[
-        list[str] | None, typer.Option(help="Only this one; a party, client, operator or gateway; repeatable.")
+        list[str] | None, typer.Option(help="Only this one; a party, client, operator, viewer or gateway; repeatable.")
     ] = None,
     authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
     roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,
