@@ -49,6 +49,7 @@ collect() {
     case $component in
         accountant) extra=postgres ;;
         sim) package=shuffledp extra=all ;; # a whole laboratory: every command
+        gateway) package=shuffledp-client extra=gateway ;;
     esac
     mkdir -p "$folder/wheels"
     {
@@ -82,7 +83,7 @@ platforms() {
 
 build() {
     component=$1
-    case $component in client | sim) target=command ;; *) target=service ;; esac
+    case $component in client | sim) target=command ;; gateway) target=gateway ;; *) target=service ;; esac
     say "shuffledp/$component:$TAG"
     docker build --quiet --file deploy/Dockerfile --target "$target" --tag "shuffledp/$component:$TAG" \
         --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "COMPONENT=$component" \
@@ -93,7 +94,7 @@ build() {
 
 version=$("$UV" version --short --package shuffledp-core --frozen)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-components=${*:-sim shuffler analyst accountant client}
+components=${*:-sim shuffler analyst accountant client gateway}
 collecting='' building=''
 trap 'kill $collecting $building 2>/dev/null || :' EXIT
 trap 'exit 1' INT TERM

@@ -32,15 +32,16 @@ for node in node-1 node-2 node-3; do
     give "$node" "$new/$node"/*
     configure "$node" node
 done
-for party in analyst accountant; do
+for party in analyst accountant gateway; do
     give "$party" "$new/$party"/*
     configure "$party" "$party"
 done
 give operator "$new/root.pub" "$new/operator"
+give viewer "$new/root.pub" "$new/viewer"
 give fleet "$new/root.pub" "$new/client" "$new/enrolment" # simulated users enrol themselves
 password=$(python -c 'import secrets; print(secrets.token_urlsafe(32), end="")')
 echo "ledger:5432:*:accountant:$password" >/parties/accountant/pgpass
-for party in node-1 node-2 node-3 analyst accountant operator fleet; do
+for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet; do
     chown -R "$OWNER" "/parties/$party"
 done
 # The database server's user has another number in every image; only that service mounts this.

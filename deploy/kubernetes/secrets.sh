@@ -27,8 +27,9 @@ configuration() {
         -e 's/^metrics = .*/metrics = "0.0.0.0:9100"/' "$templates/$2.toml" | entry config.toml
 }
 
-for party in node-1 node-2 node-3 analyst accountant; do
+for party in node-1 node-2 node-3 analyst accountant gateway; do
     for file in identity.pem tls.pem tls-key.pem; do
+        [ "$party/$file" != gateway/identity.pem ] || continue # it signs nothing
         [ -r "$keys/$party/$file" ] || { echo "$keys/$party/$file is missing: make the keys with shuffledp keys init" >&2; exit 2; }
     done
 done
@@ -36,4 +37,6 @@ for party in node-1 node-2 node-3 analyst accountant; do
     secret "$party" "$keys/roster.json" "$keys/$party/identity.pem" "$keys/$party/tls.pem" "$keys/$party/tls-key.pem"
     configuration "$party" "${party%-[0-9]}"
 done
+secret gateway "$keys/roster.json" "$keys/gateway/tls.pem" "$keys/gateway/tls-key.pem"
+configuration gateway gateway
 secret operator "$keys/roster.json" "$keys/root.pub" "$keys/operator/tls.pem" "$keys/operator/tls-key.pem"

@@ -163,7 +163,7 @@ async def test_rounds_that_were_never_certified_are_unknown(world: World) -> Non
         await caller.release(round_id, world.discards(round_id))
 
 
-@pytest.mark.parametrize("name", ["node-1", "client", "operator", ACCOUNTANT])
+@pytest.mark.parametrize("name", ["node-1", "client", "operator", "viewer", ACCOUNTANT])
 async def test_only_the_analyst_certifies_settles_and_releases(world: World, name: str) -> None:
     caller, round_id = world.caller(name), new_round()
     for call in (caller.certify(round_id), caller.settle(round_id, 300, []), caller.release(round_id, [])):
@@ -171,8 +171,8 @@ async def test_only_the_analyst_certifies_settles_and_releases(world: World, nam
             await call
 
 
-async def test_operator_analyst_and_clients_may_read_the_budget_and_nodes_may_not(world: World) -> None:
-    for name in ("operator", ANALYST, "client"):
+async def test_operator_viewer_analyst_and_clients_may_read_the_budget_and_nodes_may_not(world: World) -> None:
+    for name in ("operator", "viewer", ANALYST, "client"):
         assert (await world.caller(name).budget()).limit_epsilon == 2.0
     with pytest.raises(AccessDenied):
         await world.caller("node-1").budget()

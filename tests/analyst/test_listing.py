@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from analyst_world import plan
+from analyst_world import World, plan
 
 from shuffledp_analyst.listing import MOST_ROUNDS, UNREADABLE, page_of_rounds
 from shuffledp_analyst.records import Records
-from shuffledp_core.errors import UnknownRoundError
+from shuffledp_core.errors import AccessDenied, UnknownRoundError
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_proto.v1 import analyst_pb2
 
 
 def recorded(folder: Path, count: int) -> tuple[Records, list[str]]:
@@ -53,3 +55,17 @@ def test_a_page_after_no_round_is_refused(tmp_path: Path, after: str) -> None:
     records, _ = recorded(tmp_path, 1)
     with pytest.raises(UnknownRoundError):
         page_of_rounds(records, after, 0)
+
+
+async def test_a_viewer_lists_rounds_and_ends_none(world: World) -> None:
+    round_id = await world.open()
+    async with world.control("viewer") as stub:
+        page = await stub.ListRounds(analyst_pb2.ListRoundsRequest(limit=1))
+        assert [one.round_id for one in page.rounds] == [round_id]
+        for refused in (
+            stub.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=round_id)),
+            stub.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason="none")),
+        ):
+            with pytest.raises(AccessDenied, match="allowed: operator"):
+                async with translated("analyst"):
+                    await refused

@@ -473,8 +473,8 @@ async def test_a_plan_with_a_bad_range_or_an_unknown_key_is_refused(world: World
 # ---------------------------------------------------------------------------------------------- who may do what
 
 
-async def test_clients_and_nodes_may_not_control_rounds(world: World) -> None:
-    for caller in ("client", "node-1"):
+async def test_clients_viewers_and_nodes_may_not_control_rounds(world: World) -> None:
+    for caller in ("client", "viewer", "node-1"):
         with pytest.raises(errors.AccessDenied):
             async with world.control(caller) as stub:
                 await stub.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan())))

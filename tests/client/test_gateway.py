@@ -16,7 +16,7 @@ import httpx
 import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, make_members
-from gateway_world import gateway, http
+from gateway_world import answer, gateway, http, liar
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
@@ -24,6 +24,7 @@ from shuffledp_client.gateway import rate as rates
 from shuffledp_client.gateway.app import Gateway, to_bytes
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.openapi import openapi
+from shuffledp_client.gateway.probe import probe
 from shuffledp_client.gateway.rate import Rate, Room
 from shuffledp_client.gateway.server import GatewayServer
 from shuffledp_client.gateway.upstream import Upstream
@@ -33,7 +34,7 @@ from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core import errors
 from shuffledp_core.config import Limits
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import BusyError, ConfigError, PortInUseError
+from shuffledp_core.errors import BusyError, ConfigError, PortInUseError, UnreachableError
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment
 
@@ -490,3 +491,25 @@ def test_a_server_that_was_never_started_stops(tmp_path: Path, deployment: Deplo
         await GatewayServer(config, deployment.roster).stop()
 
     asyncio.run(run())
+
+
+# ------------------------------------------------------------------------ probe
+
+
+async def test_the_probe_asks_the_gateway_of_a_configuration_and_says_when_none_answers(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    fields: dict[str, Any] = {
+        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file, "root_key": deployment.root_key,
+        "state": tmp_path / "state",
+    }  # fmt: skip
+    async with gateway(deployment, tmp_path / "gateway") as running:
+        # As in a container: the service listens on every address.
+        config = GatewayConfig(**fields, listen=f"0.0.0.0:{running.rpartition(':')[2]}")
+        await asyncio.to_thread(probe, config)
+    with pytest.raises(UnreachableError, match="no gateway answers at"):
+        await asyncio.to_thread(probe, config)
+    async with liar(deployment, answer(b"", "503 Service Unavailable")) as elsewhere:
+        with pytest.raises(UnreachableError, match="answers with 503"):
+            await asyncio.to_thread(probe, msgspec.structs.replace(config, listen=elsewhere))
+    assert not (tmp_path / "state").exists()

@@ -12,6 +12,7 @@ from composed import DEPLOY, Composed
 
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
+from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.config import Section, load_config
 from shuffledp_shuffler.config import NodeConfig
 
@@ -163,7 +164,7 @@ def metrics_networks(alias: str) -> list[tuple[str, str]]:
 
 
 def test_a_party_mounts_no_other_partys_keys() -> None:
-    for overlay in (None, "postgres"):
+    for overlay in (None, "postgres", "gateway"):
         for name, service in services(overlay).items():
             keys = [volume for volume in service.get("volumes", ()) if volume.startswith("keys-")]
             if name != "keys":
@@ -174,6 +175,7 @@ TEMPLATES: list[tuple[str, type[Section]]] = [
     ("accountant.toml", AccountantConfig),
     ("analyst.toml", AnalystConfig),
     ("node.toml", NodeConfig),
+    ("gateway.toml", GatewayConfig),
 ]
 
 
@@ -191,19 +193,33 @@ def test_a_script_is_one_that_a_plain_shell_reads(script: Path) -> None:
     subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=20)
 
 
-def test_the_console_is_confined_published_on_this_machine_alone_and_asks_with_the_operators_keys() -> None:
-    ((name, service),) = services("console").items()
+@pytest.mark.parametrize(("name", "keys"), [("console", "viewer"), ("console-operate", "operator")])
+def test_the_console_is_confined_published_on_this_machine_alone_and_holds_the_keys_it_needs(
+    name: str, keys: str
+) -> None:
+    service = services("console")[name]
     test_a_service_is_confined_bounded_and_keeps_its_log_small(name, service)
     assert [port.rpartition(":")[0].split(":")[0] for port in service["ports"]] == ["127.0.0.1"]
-    assert service["volumes"] == ["keys-operator:/keys:ro"]
-    assert "--operate" not in service["command"]
+    assert service["volumes"] == [f"keys-{keys}:/keys:ro"]
+    operates = keys == "operator"
+    assert ("--operate" in service["command"]) == ("profiles" in service) == operates
     base = services()
     met = {other for other in base if set(service["networks"]) & set(base[other].get("networks", ()))}
     assert met == {"fleet", "operator", "node-1", "analyst", "mosquitto", "accountant"}, "no other node"
 
 
-def test_the_console_fits_every_other_overlay() -> None:
+def test_the_gateway_is_confined_and_meets_whom_devices_meet() -> None:
+    ((name, service),) = services("gateway").items()
+    test_a_service_is_confined_bounded_and_keeps_its_log_small(name, service)
+    assert [port.rpartition(":")[2] for port in service["ports"]] == ["7443"]
+    base = services()
+    met = {other for other in base if set(service["networks"]) & set(base[other].get("networks", ()))}
+    assert met == {"fleet", "operator", "node-1", "analyst", "mosquitto"}
+    assert "keys-gateway:/parties/gateway" in base["keys"]["volumes"]
+
+
+def test_console_and_gateway_fit_every_other_overlay() -> None:
     if shutil.which("docker-compose") is None and shutil.which("docker") is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
-    project = Composed("shuffledp-config", {"OVERLAYS": " ".join(("console", *OVERLAYS))})
-    assert "console" in project.compose("config", "--services")
+    project = Composed("shuffledp-config", {"OVERLAYS": " ".join(("console", "gateway", *OVERLAYS))})
+    assert {"console", "gateway"} <= set(project.compose("config", "--services").split())

@@ -29,7 +29,7 @@ def test_make_round_prints_the_answer_and_its_guarantee_for_a_thousand_users_of_
     assert [word["accepted"] for word in verified] == [USERS_OF_A_FLEET] * FLEETS
 
 
-@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet", "prometheus"])
+@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet", "prometheus", "gateway", "console"])
 def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(deployment: Composed, service: str) -> None:
     state = deployment.inspect(service)
     assert state["Config"]["User"].split(":")[0] not in {"", "0", "root"}
@@ -95,14 +95,15 @@ def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(deployme
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
     """What the engine made of them; it keeps a default route in an internal network, and drops what goes there.
 
-    The one of the published dashboards has nobody in it but Prometheus; that of devices outside translates no address.
+    The one of the published dashboards has nobody in it but Prometheus; the doors outside translate no address.
     """
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
     networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
-    assert len(networks) == 10
+    assert len(networks) == 12
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
-    assert set(outside) == {f"{deployment.project}_{name}" for name in ("dashboards", "devices")}
-    assert outside[f"{deployment.project}_devices"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
+    doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console")}
+    assert set(outside) == {f"{deployment.project}_dashboards", *doors}
+    assert {outside[name]["com.docker.network.bridge.enable_ip_masquerade"] for name in doors} == {"false"}
 
 
 def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bundle_says(

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.docker
 PARTS = {
     "shuffler": {"shuffledp_proto", "shuffledp_core", "shuffledp_shuffler"},
     "client": {"shuffledp_proto", "shuffledp_core", "shuffledp_client"},
+    "gateway": {"shuffledp_proto", "shuffledp_core", "shuffledp_client"},
     "analyst": {"shuffledp_proto", "shuffledp_core", "shuffledp_analyst"},
     "accountant": {"shuffledp_proto", "shuffledp_core", "shuffledp_privacy", "shuffledp_accountant"},
     "sim": {
@@ -20,7 +21,12 @@ PARTS = {
         "shuffledp_labs", "shuffledp_experiments",
     },
 }  # fmt: skip
-SERVICES = {"shuffler", "analyst", "accountant"}
+PACKAGES = {"sim": "shuffledp", "gateway": "shuffledp-client"}
+"""As deploy/images.sh installs; of all others it is shuffledp-COMPONENT."""
+PROBES = {
+    **dict.fromkeys(("shuffler", "analyst", "accountant"), "shuffledp_core.transport.probe"),
+    "gateway": "shuffledp_client.gateway.probe",
+}
 CALCULATES = {"accountant", "sim"}
 
 LOOK = """
@@ -64,7 +70,7 @@ def test_nobody_is_root_and_nothing_installs_or_builds(image: tuple[str, dict[st
 
 def test_versions_are_those_of_the_lock(image: tuple[str, dict[str, Any]]) -> None:
     component, inside = image
-    package = "shuffledp" if component == "sim" else f"shuffledp-{component}"  # as deploy/images.sh installs
+    package = PACKAGES.get(component, f"shuffledp-{component}")
     exported = run(
         [os.environ.get("UV", "uv"), "export", "--quiet", "--frozen", "--no-dev", "--no-hashes", "--no-header",
          "--no-annotate", "--no-emit-workspace", "--all-extras", "--package", package]
@@ -81,4 +87,5 @@ def test_labels_say_what_it_is(image: tuple[str, dict[str, Any]]) -> None:
     assert labels["title"] == f"shuffledp-{component}"
     assert labels["version"] == inside["versions"]["shuffledp-core"]
     assert len(labels["revision"]) == 40 or labels["revision"] == "unknown"
-    assert ("shuffledp_core.transport.probe" in config["Healthcheck"]["Test"]) == (component in SERVICES)
+    asked = config["Healthcheck"]["Test"]
+    assert PROBES[component] in asked if component in PROBES else asked == ["NONE"]

@@ -16,6 +16,7 @@ from composed import DEPLOY
 
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
+from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.config import Section, parse_config
 from shuffledp_core.keys import read_roster
 from shuffledp_ops.campaigns.config import Campaign
@@ -28,6 +29,12 @@ VERSIONS = ("1.29", "1.37")
 
 PARTIES = ("node-1", "node-2", "node-3", "analyst", "accountant")
 NETWORK = "shuffledp.net/"
+
+
+def composed() -> dict[str, dict[str, Any]]:
+    """The services of compose that have a pod here."""
+    files = ("compose.yaml", "compose.gateway.yaml")
+    return {n: one for file in files for n, one in yaml.safe_load((DEPLOY / file).read_text())["services"].items()}
 
 
 def manifests(kind: str | None = None) -> list[dict[str, Any]]:
@@ -65,7 +72,7 @@ def test_the_kustomization_names_every_file_and_every_image() -> None:
 
 
 def test_every_pod_is_confined_as_its_container_in_compose() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    compose = composed()
     assert set(pods()) == set(compose) - {"keys", "fleet"}
     for name, pod in pods().items():
         spec = pod["spec"]
@@ -85,11 +92,11 @@ def test_every_pod_is_confined_as_its_container_in_compose() -> None:
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
         # A node that is killed because it mixes and does not answer loses the round: nothing restarts it but its end.
         assert "livenessProbe" not in container
-    assert [one["spec"]["replicas"] for one in manifests("StatefulSet")] == [1] * 6
+    assert [one["spec"]["replicas"] for one in manifests("StatefulSet")] == [1] * 7
 
 
 def test_who_meets_whom_is_what_compose_says() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    compose = composed()
     for name, pod in pods().items():
         labels = pod["metadata"]["labels"]
         networks = {label.removeprefix(NETWORK) for label in labels if label.startswith(NETWORK)}
@@ -102,6 +109,12 @@ def test_a_policy_lets_the_members_of_one_network_meet_and_nobody_else() -> None
     names = policies.pop("names")
     assert names["policyTypes"] == ["Egress"]
     assert {port["port"] for port in names["egress"][0]["ports"]} == {53}
+    # Devices come to the gateway from anywhere, and to nobody else.
+    assert policies.pop("gateway") == {
+        "podSelector": {"matchLabels": {f"{NETWORK}gateway": "member"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": 7443}]}],
+    }
     assert set(policies) == set(yaml.safe_load((DEPLOY / "compose.yaml").read_text())["networks"])
     for network, spec in policies.items():
         member = {"matchLabels": {f"{NETWORK}{network}": "member"}}
@@ -159,6 +172,7 @@ def test_every_party_gets_its_own_keys_and_nobody_elses(
     own = {"identity.pem", "tls.pem", "tls-key.pem", "roster.json", "config.toml"}
     assert {name: set(files) for name, files in secrets.items()} == {
         **dict.fromkeys(PARTIES, own),
+        "gateway": own - {"identity.pem"},
         "operator": {"roster.json", "root.pub", "tls.pem", "tls-key.pem"},
     }
     for name, files in secrets.items():
@@ -197,16 +211,17 @@ def test_the_configurations_are_what_the_programs_read(
     secrets: dict[str, dict[str, bytes]], tmp_path: Path, deployment: Deployment
 ) -> None:
     models: dict[str, type[Section]] = dict.fromkeys(PARTIES, NodeConfig)
-    models |= {"analyst": AnalystConfig, "accountant": AccountantConfig}
+    models |= {"analyst": AnalystConfig, "accountant": AccountantConfig, "gateway": GatewayConfig}
     services = {one["metadata"]["name"]: one["spec"] for one in manifests("Service")}
     for name, model in models.items():
         config: Any = parse_config(secrets[name]["config.toml"], model, name, tmp_path)
         assert (config.name, config.root_key, str(config.keys)) == (name, deployment.root_key, "/keys")
         (tmp_path / "roster.json").write_bytes(secrets[name]["roster.json"])
-        address = read_roster(tmp_path / "roster.json", config.root_key).party(name).address
-        assert address == f"{name}:{services[name]['ports'][0]['port']}"
-        assert config.listen.endswith(":7000")
-    assert set(services) == {*PARTIES, "mosquitto"}
+        roster, port = read_roster(tmp_path / "roster.json", config.root_key), services[name]["ports"][0]["port"]
+        if name in PARTIES:  # devices know from their bundles where the gateway is
+            assert roster.party(name).address == f"{name}:{port}"
+        assert config.listen == f"0.0.0.0:{port}"
+    assert set(services) == {*models, "mosquitto"}
 
 
 def test_a_folder_without_keys_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
     (tmp_path / "forged" / "operator").mkdir()
     (tmp_path / "forged" / "roster.json").write_bytes((keys / "roster.json").read_bytes().replace(b"A", b"B", 1))
     (tmp_path / "one-file" / "operator").mkdir()
+    (tmp_path / "looking" / "viewer").mkdir(parents=True)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -66,7 +67,8 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
         (["{empty}"], 2, "nor saved rounds; `shuffledp demo` leaves one"),
         (["x" * 300], 2, "File name too long"),
         (["{round}"], 2, "is one saved round; name the folder that it is in"),
-        (["{public}"], 2, "has no operator/ with TLS files"),
+        (["{public}"], 2, "has no operator/ or viewer/ with TLS files"),
+        (["{looking}", "--operate"], 2, "has a viewer's alone; leave it out"),
         (["{one-file}"], 2, "no roster.json and no root.pub"),
         (["{forged}"], 1, "roster"),
         (["{empty}", "--operate"], 2, "--operate needs a deployment's key folder"),

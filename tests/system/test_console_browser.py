@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 from rounds_for_tests import submit_some
 
@@ -226,6 +227,23 @@ def test_no_page_is_wider_than_a_telephone(served: Served, operator: BrowserCont
     for path in ("/", f"/rounds/{answered}/", "/populations/demo/", "/open", "/open/confirm?epsilon=x", "/rounds/x/"):
         page.goto(served.base + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    page.close()
+
+
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_against_wcag(served: Served, operator: BrowserContext, answered: str, scheme: str) -> None:
+    """Deque's axe, its rules of levels A and AA and its best practices, on every page of the console."""
+    page = operator.new_page()
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for path in ("/", f"/rounds/{answered}/", "/populations/demo/", "/open", "/open/confirm?epsilon=x", "/rounds/x/"):
+        page.goto(served.base + path)
+        checked = Axe().run(page, options=WCAG).response
+        assert len(checked["passes"]) > 10, path
+        found = [(one["id"], one["help"], [node["target"] for node in one["nodes"]]) for one in checked["violations"]]
+        assert not found, (path, found)
     page.close()
 
 

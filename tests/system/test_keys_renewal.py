@@ -29,7 +29,7 @@ from shuffledp_ops.keys.renewal import renew
 
 NOW = dt.datetime.now(dt.UTC)
 ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
-EVERYBODY = (*ADDRESSES, "client", "operator", "gateway")
+EVERYBODY = (*ADDRESSES, "client", "operator", "viewer", "gateway")
 TLS = ("tls.pem", "tls-key.pem")
 
 

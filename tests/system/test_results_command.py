@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,6 +65,28 @@ def test_list_names_every_round_newest_first(shuffledp: Shell, keys: str, rounds
     assert len(json.loads(shuffledp("results", "list", keys, "--limit", "1", "--format", "json")[1])) == 1
     for words in (rounds["sum"], "krr-histogram", "failed: TooFewReportsError", str(USERS)):
         assert words in shuffledp("results", "list", keys)[1]
+
+
+def test_a_viewers_folder_is_enough_to_read_and_not_to_ask(
+    shuffledp: Shell, running: LocalSystem, rounds: dict[str, str], tmp_path: Path
+) -> None:
+    """With roster and root key alone beside its TLS pair, as it is handed over."""
+    for name in ("roster.json", "root.pub", "viewer"):
+        source, target = running.deployment.folder / name, tmp_path / "looking" / name
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(source, target)
+    code, out, errors = shuffledp("results", "list", "looking", "--format", "json")
+    assert code == 0, errors
+    assert {one["round"] for one in json.loads(out)} == set(rounds.values())
+    code, _, errors = shuffledp("results", "export", "looking", "--to", "all.csv", "--round", rounds["histogram"])
+    assert (code, (tmp_path / "all.csv").is_file()) == (0, True), errors
+    plan = ("--mechanism", "krr-histogram", "--max-value", "3", "--epsilon", "3", "--delta", "1e-3")
+    code, _, errors = shuffledp("round", "looking", *plan, "--min-reports", "5", "--max-reports", "5")
+    assert code != 0
+    assert "'viewer' may not call" in " ".join(errors.split())
 
 
 async def test_a_page_is_bounded_and_the_next_one_goes_on(system: LocalSystem, rounds: dict[str, str]) -> None:

@@ -301,10 +301,10 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
         "report.json is of another round",
         1,
     ),
-    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"), "not a valid", 1),
+    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"), "is no report of a round", 1),
     "report.json with NaN": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(capped=math.nan)),
-        "not a valid",
+        "is no report of a round",
         1,
     ),
     "too few truths": (
@@ -349,6 +349,20 @@ def test_a_folder_that_cannot_be_believed_is_named_and_no_page_is_made(out: Path
     assert "Traceback" not in errors
     assert not (folder / "report.html").is_file() or (folder / "report.html").read_text() == "before"
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "case", ["no result", "no roster", "root key of another", "result is empty", "manifest of another round",
+             "certificate of another round"]
+)  # fmt: skip
+def test_what_no_page_is_made_of_is_not_verified_either(out: Path, shuffledp: Shell, case: str) -> None:
+    """Whoever verifies a folder believes each of its documents afterwards, not the result alone."""
+    folder = (out / LATEST).resolve()
+    assert shuffledp("verify", str(folder))[0] == 0
+    WRONG[case][0](folder)
+    code, printed, errors = shuffledp("verify", str(folder))
+    assert (code, printed) == (WRONG[case][2], "")
+    assert str(folder) in errors.replace("\n", " ") or WRONG[case][1] in errors
 
 
 @pytest.mark.parametrize("named", ["nowhere", "file", "out", "/dev/null", "a" * 300])

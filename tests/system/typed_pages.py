@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,30 @@ def type_page(name: str, folder: Path) -> Typed:
             missing = set(_lines(text)) - set(_lines(parts[2 * at]))
             assert not missing, f"{name} shows {missing}, but it said:\n{parts[2 * at]}"
     return Typed(said, len(typed))
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of all living processes in the sessions of a deployment."""
+    numbers = {int(file.read_text()) for file in (folder / "run").glob("*.pid")}
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            session = os.getsid(int(entry.name)) if entry.name.isdecimal() else 0
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode() if session in numbers else ""
+        except OSError:  # it ended meanwhile
+            continue
+        found += [line] if line else []
+    return found
+
+
+@contextmanager
+def stopped_after(lab: Path) -> Iterator[Path]:
+    """A deployment that pages make; what a test that failed has left running of it is stopped."""
+    try:
+        yield lab
+    finally:
+        if processes_of(lab):
+            subprocess.run([sys.executable, "-m", "shuffledp.cli", "deploy", "stop", str(lab)], check=False)
 
 
 def _lines(text: str) -> list[str]:

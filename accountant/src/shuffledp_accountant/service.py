@@ -43,7 +43,7 @@ from shuffledp_core.keys import Identity, load_party, verify_from
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
-from shuffledp_core.transport.tls import CLIENT, OPERATOR
+from shuffledp_core.transport.tls import CLIENT, OPERATOR, VIEWER
 from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 from shuffledp_privacy.analysis import analyse, calibrated, cost_of, largest_distance
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
@@ -59,7 +59,7 @@ RULES: Final = {
     f"/{NAME}/Certify": _ANALYST,
     f"/{NAME}/Settle": _ANALYST,
     f"/{NAME}/Release": _ANALYST,
-    f"/{NAME}/GetBudget": frozenset({Role.ANALYST, OPERATOR, CLIENT}),
+    f"/{NAME}/GetBudget": frozenset({Role.ANALYST, OPERATOR, VIEWER, CLIENT}),
 }
 """Roles that may call each method."""
 

@@ -14,7 +14,7 @@ from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.transport.rpc_errors import Context, Rules
 from shuffledp_core.transport.service import Service
-from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name
+from shuffledp_core.transport.tls import CLIENT, OPERATOR, VIEWER, peer_name
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc
 
@@ -27,13 +27,11 @@ NAMES: Final = (_ANALYST, _CONTROL, _SINK)
 
 RULES: Final[Rules] = {
     **{
-        f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR})
+        f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR, VIEWER})
         for method in ("GetManifest", "GetResult", "GetBoard", "GetHistory")
     },
-    **{
-        f"/{_CONTROL}/{method}": frozenset({OPERATOR})
-        for method in ("OpenRound", "FollowRound", "EndSubmissions", "AbortRound", "ListRounds")
-    },
+    **{f"/{_CONTROL}/{method}": frozenset({OPERATOR}) for method in ("OpenRound", "EndSubmissions", "AbortRound")},
+    **{f"/{_CONTROL}/{method}": frozenset({OPERATOR, VIEWER}) for method in ("FollowRound", "ListRounds")},
     f"/{_SINK}/AddBatch": frozenset({Role.NODE}),
 }
 """Roles that may call each method."""

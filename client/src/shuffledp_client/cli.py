@@ -67,7 +67,8 @@ def submit(
         done = await device.submit(number, round_id)
         if done.repeated:
             typer.echo("An earlier submission to this round was kept and sent; this value was not used.")
-        typer.echo(f"Submitted {done.messages} messages to round {done.round_id}; receipt of {done.entry} kept.")
+        messages = "1 message" if done.messages == 1 else f"{done.messages} messages"
+        typer.echo(f"Submitted {messages} to round {done.round_id}; receipt of {done.entry} kept.")
         if wait:
             _report(await device.verify(done.round_id, wait=True))
 
@@ -106,7 +107,8 @@ def import_(
     typer.echo(config.root_key)
     typer.echo(f"Its policy, yours to change in {folder / CONFIG}:")
     for name in config.policy.__struct_fields__:
-        typer.echo(f"  {name} = {getattr(config.policy, name)}")
+        value = getattr(config.policy, name)
+        typer.echo(f"  {name} = {'any' if value is None else value}")
     typer.echo(f"The bundle is a secret and no longer needed: erase {file}.")
 
 

@@ -19,7 +19,7 @@ from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
-from shuffledp_core.errors import ConfigError, StaleRosterError
+from shuffledp_core.errors import ConfigError, MalformedDocumentError, StaleRosterError
 from shuffledp_core.files import sync, write_new
 
 ROOT = "root"
@@ -58,6 +58,20 @@ def read_file(path: Path, what: str) -> bytes:
         raise ConfigError(
             f"cannot read the {what} {path}: {error.strerror}; check the path and its permissions"
         ) from error
+
+
+def read_signed(path: Path, what: str) -> Signed:
+    """Reads a signed document; nothing is verified here. Errors name the file.
+
+    Raises:
+        ConfigError: it cannot be read.
+        MalformedDocumentError: it is not a signed document.
+    """
+    data = read_file(path, what)
+    try:
+        return Signed.from_bytes(data)
+    except MalformedDocumentError as error:
+        raise MalformedDocumentError(f"{path}: {error}") from error
 
 
 def load_identity(folder: Path, name: str) -> Identity:
@@ -138,7 +152,7 @@ def require_current(roster: Roster, now: int) -> None:
 
 
 def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
-    signed = Signed.from_bytes(read_file(path, "roster"))
+    signed = read_signed(path, "roster")
     return signed, verify(signed, Roster, ROOT, parse_hex_key(root_key, "root key"))
 
 

@@ -8,13 +8,14 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """Role of a caller: a party of the roster, or a client or operator, who are not in it."""
+    """Role of a caller: a party of the roster, or a client, operator or viewer, who are not in it."""
 
     NODE = "node"
     ANALYST = "analyst"
     ACCOUNTANT = "accountant"
     CLIENT = "client"
     OPERATOR = "operator"
+    VIEWER = "viewer"
 
 
 class Mix(StrEnum):

@@ -91,7 +91,10 @@ def report(
 @app.command()
 def console(
     folder: Annotated[
-        Path, typer.Argument(help="A deployment's key folder (roster.json, root.pub, operator/), or saved rounds.")
+        Path,
+        typer.Argument(
+            help="A deployment's key folder (roster.json, root.pub, operator/ or viewer/), or saved rounds."
+        ),
     ] = Path("out"),
     *,
     operate: Annotated[

@@ -17,7 +17,7 @@ from shuffledp_core.documents.models import Announcement, Certificate, Countersi
 from shuffledp_core.documents.signed import DocumentT, Signed, from_json
 from shuffledp_core.documents.signed import verify as verify_signed
 from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, MalformedDocumentError, UsageError
-from shuffledp_core.keys import parse_hex_key, read_file, read_roster, verify_from
+from shuffledp_core.keys import parse_hex_key, read_file, read_roster, read_signed, verify_from
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
 
@@ -145,7 +145,8 @@ def verify(
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
-    4. Of the folder of a round whose mixing can be verified, list, headers and board (`published.check_mixing`).
+    4. Certificates and manifest in files beside the result of a round's folder are its own (`check_beside`).
+    5. Of the folder of a round whose mixing can be verified, list, headers and board (`published.check_mixing`).
 
     It returns only where every certificate is genuine and no better than the truth; whether that is enough is for
     whoever reads the numbers to say.
@@ -169,7 +170,32 @@ def verify(
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
     reports = tuple(_report(title, claimed, moment) for title, claimed in _certificates(data, keys))
-    return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)))  # 4
+    if folder is not None and keys.roster is not None:
+        check_beside(folder, keys.by("analyst", Signed.from_bytes(data), Result), keys.roster)  # 4
+    return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)))  # 5
+
+
+def check_beside(folder: Path, result: Result, roster: Roster) -> None:
+    """Checks the documents beside a verified result, where they are: whoever opens one takes it for checked.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        DocumentError: a file is no document, or a genuine one of another round.
+    """
+    inside = {"certificate.json": result.final_certificate, "plan-certificate.json": result.plan_certificate}
+    for name, signed in inside.items():
+        file = folder / name
+        if file.is_file() and read_signed(file, "certificate") != signed:
+            raise ForeignDocumentError(f"{file} is not the certificate in result.json; fetch the round again")
+    file = folder / "manifest.json"
+    if not file.is_file():
+        return
+    manifest = verify_from(roster.analyst, read_signed(file, "manifest"), Manifest)
+    if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
+        raise ForeignDocumentError(
+            f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json of "
+            f"{result.round_id} of {result.deployment!r}; fetch the round again"
+        )
 
 
 def _mixing(data: bytes, folder: Path | None, keys: Keys) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ import msgspec
 from grpc_health.v1 import health_pb2
 
 from shuffledp_core.config import ServiceConfig, load_config
-from shuffledp_core.documents.models import Party
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
 from shuffledp_core.keys import load_roster
 from shuffledp_core.transport.rpc_errors import translated
@@ -47,7 +46,8 @@ async def probe(config: ServiceConfig) -> None:
     named = [party for party in roster.parties if party.name == config.name]
     if not named:
         raise ConfigError(f"the roster of {roster.deployment!r} has no party {config.name!r}; check `name`")
-    async with channel_to(_here(named[0], config.listen), config.keys, roster) as channel, translated(config.name):
+    party = msgspec.structs.replace(named[0], address=here(config.listen))
+    async with channel_to(party, config.keys, roster) as channel, translated(config.name):
         serves = await ask_health(channel)
     if not serves:
         raise UnreachableError(f"{config.name} answers, but does not serve: it is stopping")
@@ -64,10 +64,10 @@ async def ask_health(channel: grpc.aio.Channel) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _here(party: Party, listen: str) -> Party:
-    """The party at the address it listens on, as seen from its own machine."""
+def here(listen: str) -> str:
+    """The host:port at which a service that listens there is asked on its own machine."""
     host, _, port = listen.rpartition(":")
-    return msgspec.structs.replace(party, address=f"{_ANYWHERE.get(host, host)}:{port}")
+    return f"{_ANYWHERE.get(host, host)}:{port}"
 
 
 def main() -> None:

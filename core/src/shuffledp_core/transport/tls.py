@@ -1,7 +1,8 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
 Callers outside the roster connect as "client" (a device: all devices share one TLS certificate, which names nobody), as
-"gateway" (which calls for devices, and may what they may) or as "operator" (the person who runs rounds).
+"gateway" (which calls for devices, and may what they may), as "operator" (the person who runs rounds) or as "viewer"
+(who may look at rounds and budgets).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from shuffledp_core.vocabulary import Role
 
 CLIENT: Final = Role.CLIENT
 OPERATOR: Final = Role.OPERATOR
+VIEWER: Final = Role.VIEWER
 GATEWAY: Final = "gateway"
 """The TLS name of an HTTPS gateway, as a server and as a caller."""
 
@@ -95,8 +97,8 @@ def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-ar
 
 
 def role_of(name: str, roster: Roster) -> str:
-    """The role behind a TLS name: a roster party's role, or "client", "operator", or "" for a stranger."""
+    """The role behind a TLS name: a roster party's role, or "client", "operator", "viewer", or "" for a stranger."""
     for party in roster.parties:
         if party.name == name:
             return party.role
-    return CLIENT if name == GATEWAY else name if name in {CLIENT, OPERATOR} else ""
+    return CLIENT if name == GATEWAY else name if name in {CLIENT, OPERATOR, VIEWER} else ""

@@ -13,7 +13,7 @@ from shuffledp_core.errors import MalformedDocumentError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.keys.pki import ACCOUNTANT, Deployment
 from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Cost
@@ -69,7 +69,7 @@ async def read_account(deployment: Deployment, population: str) -> Account:
         ShuffleDPError: it cannot be asked.
     """
     roster, counted, charges = deployment.roster, Counter[Cost](), dict[str, str]()
-    async with channel_to(roster.accountant, deployment.keys_of(OPERATOR), roster) as channel:
+    async with channel_to(roster.accountant, deployment.own_keys, roster) as channel:
         stub = accountant_pb2_grpc.AccountantStub(channel)
         after = 0
         while True:

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final
 
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.console.model import Budget, Charge
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
@@ -44,7 +44,7 @@ class Accounts:
         self.due, self._asked = False, time.monotonic()
         roster = deployment.roster
         try:
-            async with channel_to(roster.accountant, deployment.keys_of(OPERATOR), roster) as channel:
+            async with channel_to(roster.accountant, deployment.own_keys, roster) as channel:
                 stub = accountant_pb2_grpc.AccountantStub(channel)
                 for population in roster.populations[:_MOST_POPULATIONS]:
                     self._budgets[population.name] = await self._budget(

@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from shuffledp_core.errors import ConfigError, PortInUseError, UsageError
+from shuffledp_core.transport.tls import OPERATOR, VIEWER
 from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.guards import LOOPBACK
 from shuffledp_ops.console.model import Source
@@ -90,12 +91,16 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
 
 
 def _source(folder: Path, *, operate: bool) -> Watch | Saved:
-    deployed = [(folder / name).exists() for name in ("roster.json", "root.pub", "operator")]
-    if folder.is_dir() and (deployed[2] or (any(deployed) and not (folder / "result.json").exists())):
-        if not deployed[2]:
+    public = any((folder / name).exists() for name in ("roster.json", "root.pub"))
+    operator, viewer = ((folder / name).exists() for name in (OPERATOR, VIEWER))
+    if folder.is_dir() and (operator or viewer or (public and not (folder / "result.json").exists())):
+        if not (operator or viewer):
             raise ConfigError(
-                f"{folder} has no operator/ with TLS files, so nobody can be asked; name the operator's key folder"
+                f"{folder} has no operator/ or viewer/ with TLS files, so nobody can be asked; name the key folder of "
+                "an operator or a viewer"
             )
+        if operate and not operator:
+            raise UsageError(f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave it out")
         return Watch(folder)
     if operate:
         raise UsageError(

@@ -57,8 +57,8 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
-<div class="top"><a class="home" href="/"><strong>shuffledp</strong> <span>{kind} {name}</span></a>
-<nav aria-label="Console">{opens}{operates}<span id="state" role="status"></span></nav></div>
+<header class="top"><a class="home" href="/"><strong>shuffledp</strong> <span>{kind} {name}</span></a>
+<nav aria-label="Console">{opens}{operates}<span id="state" role="status"></span></nav></header>
 <main id="main">
 {still}
 {body}

@@ -20,7 +20,6 @@ from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import MalformedDocumentError, ShuffleDPError, UnknownRoundError, UnreachableError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import OPERATOR
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console.accounts import Accounts
 from shuffledp_ops.console.changes import Changes
@@ -141,7 +140,7 @@ class Watch(Changes):
         self.deployment = deployment = open_deployment(self._keys)
         async with AsyncExitStack() as stack:
             control = await stack.enter_async_context(control_of(deployment))
-            reader = AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster, _ONE_ATTEMPT)
+            reader = AnalystReader.of(deployment.own_keys, deployment.roster, _ONE_ATTEMPT)
             await stack.enter_async_context(reader)
             while True:
                 await self._list(control)

@@ -83,8 +83,10 @@ def withdraw(
 
     said = enrolment.withdraw(open_deployment(folder), who, population=population)
     file = folder / "withdrawals" / f"{said.population}.json"
-    typer.echo(f"{file}: list {said.serial}, {len(said.credentials)} credentials")
-    typer.echo("put it into `withdrawals` of every node that takes submissions; it is read without a restart")
+    number = len(said.credentials)
+    typer.echo(f"{file}: list {said.serial}, {number} credential{'' if number == 1 else 's'}")
+    typer.echo("It holds at every entry node whose configuration names this folder as `withdrawals`, from the next")
+    typer.echo("submission on. Any other node needs a copy in its own, and no restart: docs/how-to/people.md")
 
 
 @keys_app.command()
@@ -130,7 +132,7 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
     *,
     party: Annotated[
-        list[str] | None, typer.Option(help="Only this one; a party, client, operator or gateway; repeatable.")
+        list[str] | None, typer.Option(help="Only this one; a party, client, operator, viewer or gateway; repeatable.")
     ] = None,
     authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
     roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,

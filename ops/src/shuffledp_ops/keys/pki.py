@@ -30,7 +30,7 @@ from shuffledp_core.documents.models import Credential, Party, Population, Roste
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.keys import ROOT, Identity, load_identity, read_file, read_roster
-from shuffledp_core.transport.tls import CLIENT, GATEWAY, OPERATOR
+from shuffledp_core.transport.tls import CLIENT, GATEWAY, OPERATOR, VIEWER
 from shuffledp_ops.keys.authority import Authority, pem, private_pem, write_secret
 from shuffledp_ops.keys.names import check_name, check_names
 
@@ -56,8 +56,14 @@ class Deployment:
         return self.folder / "roster.json"
 
     def keys_of(self, name: str) -> Path:
-        """Key folder of a party, or of "client", "operator" or "gateway"."""
+        """Key folder of a party, or of "client", "operator", "viewer" or "gateway"."""
         return self.folder / name
+
+    @property
+    def own_keys(self) -> Path:
+        """Key folder of whoever asks: the operator's, or the viewer's where there is no operator's."""
+        viewer = self.keys_of(VIEWER)
+        return viewer if viewer.is_dir() and not self.keys_of(OPERATOR).is_dir() else self.keys_of(OPERATOR)
 
     def identity_of(self, name: str) -> Identity:
         """The signing identity of a party."""
@@ -207,7 +213,7 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
     """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
     parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
-    return parties | {CLIENT: (), OPERATOR: (), GATEWAY: ("localhost",)}
+    return parties | {CLIENT: (), OPERATOR: (), VIEWER: (), GATEWAY: ("localhost",)}
 
 
 def _new_party(folder: Path, name: str, address: str) -> Party:

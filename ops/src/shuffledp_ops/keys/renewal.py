@@ -64,7 +64,7 @@ def renew(
 
     Args:
         folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's own.
-        names: parties, "client", "operator", "gateway".
+        names: parties, "client", "operator", "viewer", "gateway".
         new_authority: also a new TLS authority and the next roster; then for everybody.
         new_roster: the next roster, the same but for its serial and times, and nothing else.
         now: when the certificates begin, UTC; None: now.

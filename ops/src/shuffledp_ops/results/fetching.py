@@ -13,7 +13,6 @@ from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import OPERATOR
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result, with_published
@@ -77,7 +76,7 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
 
 async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Announcement]:
     """The signed result of a round, and its announcement, as the analyst gives them. Raises as `fetch`."""
-    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster, _ONE_ATTEMPT) as analyst:
+    async with AnalystReader.of(deployment.own_keys, deployment.roster, _ONE_ATTEMPT) as analyst:
         signed = await analyst.result(round_id)
         read_result(deployment, signed)  # a round that failed before it was announced says so
         return signed, from_json(await analyst.announcement(round_id), Announcement)

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.verification import check_signed
-from shuffledp_core.documents.models import Announcement, Manifest, Result, Roster
+from shuffledp.verification import check_beside, check_signed
+from shuffledp_core.documents.models import Announcement, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError
-from shuffledp_core.keys import read_roster, verify_from
+from shuffledp_core.keys import read_roster, read_signed
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.rounds.report import RoundReport
@@ -129,27 +129,14 @@ def read_round(folder: Path) -> RoundReport:
     trusted, signed = _Trusted(roster), _signed(folder / "result.json")
     result = read_result(trusted, signed)  # 2
     check_signed(signed, roster)
-    manifest = _manifest(folder, roster, result)  # 3
+    if result.deployment != roster.deployment:
+        raise ForeignDocumentError(f"result.json is of {result.deployment!r}, the roster of {roster.deployment!r}")
+    manifest = Announcement(manifest=_signed(folder / "manifest.json"), countersignatures=())
+    check_beside(folder, result, roster)  # 3, 4
     report = make_report(trusted, OpenedRound(result.round_id, manifest), signed, result, {})
-    for name in ("certificate", "plan-certificate"):  # 4
-        file = folder / f"{name}.json"
-        if file.exists() and _signed(file) != report.documents[name]:
-            raise ForeignDocumentError(f"{file} is not the certificate in result.json; fetch the round again")
     _check_shape(report)  # 5
     extras = _extras(folder / "report.json", report)  # 6
     return report if extras is None else _with_extras(report, extras)
-
-
-def _manifest(folder: Path, roster: Roster, result: Result) -> Announcement:
-    signed = _signed(folder / "manifest.json")
-    manifest = verify_from(roster.analyst, signed, Manifest)
-    expected = (result.deployment, result.round_id)
-    if (manifest.deployment, manifest.round_id) != expected or result.deployment != roster.deployment:
-        raise ForeignDocumentError(
-            f"{folder / 'manifest.json'} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
-            f"of {result.round_id} of {result.deployment!r}; fetch the round again"
-        )
-    return Announcement(manifest=signed, countersignatures=())
 
 
 def _check_shape(report: RoundReport) -> None:
@@ -168,7 +155,11 @@ def _check_shape(report: RoundReport) -> None:
 def _extras(file: Path, report: RoundReport) -> _Extras | None:
     if not file.exists():
         return None
-    extras = from_json(_read(file, "report", MOST_BYTES), _Extras)
+    data = _read(file, "report", MOST_BYTES)
+    try:
+        extras = from_json(data, _Extras)
+    except MalformedDocumentError as error:
+        raise MalformedDocumentError(f"{file} is no report of a round; delete it, it is not needed") from error
     if extras.round != report.round_id:
         raise ForeignDocumentError(f"{file} is of another round than result.json; delete it, it is not needed")
     count, truths = len(report.estimate.values), _truths(extras)
@@ -217,7 +208,8 @@ def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
 
 
 def _signed(file: Path) -> Signed:
-    return Signed.from_bytes(_read(file, "document", MAX_DOCUMENT_BYTES))
+    _read(file, "document", MAX_DOCUMENT_BYTES)  # of bounded length, before it is parsed
+    return read_signed(file, "document")
 
 
 def _read(file: Path, what: str, most: int) -> bytes:

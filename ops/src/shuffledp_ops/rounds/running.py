@@ -25,7 +25,7 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
-from shuffledp_core.transport.tls import OPERATOR, channel_to
+from shuffledp_core.transport.tls import channel_to
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
@@ -78,9 +78,9 @@ class OpenedRound:
 
 @asynccontextmanager
 async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
-    """The operator's channel to the analyst."""
+    """The operator's channel to the analyst, or a viewer's, who may list rounds and follow them."""
     roster = deployment.roster
-    async with channel_to(roster.analyst, deployment.keys_of(OPERATOR), roster) as channel:
+    async with channel_to(roster.analyst, deployment.own_keys, roster) as channel:
         yield analyst_pb2_grpc.RoundControlStub(channel)
 
 
@@ -138,7 +138,7 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
     """The published messages of a round, packed, in mixed order; nothing is verified here."""
     result = from_json(report.documents["result"].body, Result)
     geometry = from_json(report.documents["manifest"].body, Manifest).geometry
-    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster) as analyst:
+    async with AnalystReader.of(deployment.own_keys, deployment.roster) as analyst:
         return await analyst.board(report.round_id, result.messages * geometry.plain_bytes)
 
 
@@ -148,7 +148,7 @@ async def with_published(deployment: Deployment, report: RoundReport) -> RoundRe
     if not isinstance(result.history, HistoryDigest):
         return report
     board = await fetch_board(deployment, report)
-    async with AnalystReader.of(deployment.keys_of(OPERATOR), deployment.roster) as analyst:
+    async with AnalystReader.of(deployment.own_keys, deployment.roster) as analyst:
         history = await analyst.history(report.round_id, result.history.length)
     return replace(report, published={BOARD: board, HISTORY: history})
 

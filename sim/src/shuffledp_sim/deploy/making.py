@@ -83,9 +83,11 @@ def _party(deployment: Deployment, name: str, listen: str, metrics: str, broker:
         f'listen = "{listen}"',
         f'metrics = "{metrics}"',
     ]
-    if name != ACCOUNTANT:
-        return "\n".join([*lines, *_broker(broker)])
-    return "\n".join([*lines, f"[populations.{POPULATION}]", f"epsilon = {BUDGET:g}", f"delta = {BUDGET_DELTA:g}"])
+    if name == ACCOUNTANT:
+        return "\n".join([*lines, f"[populations.{POPULATION}]", f"epsilon = {BUDGET:g}", f"delta = {BUDGET_DELTA:g}"])
+    if name != ANALYST:
+        lines.append('withdrawals = "keys/withdrawals"')  # where `shuffledp keys withdraw` puts the list
+    return "\n".join([*lines, *_broker(broker)])
 
 
 def _device(deployment: Deployment, name: str, nodes: int, broker: str) -> str:

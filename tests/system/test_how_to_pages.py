@@ -1,0 +1,37 @@
+"""Pages of docs/how-to that a first-time user types from their first line to the last."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from typed_pages import processes_of, stopped_after, type_page
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:
+    with stopped_after(tmp_path / "lab") as lab:
+        admitted = type_page("how-to/people.md", tmp_path)
+        assert admitted.said.count("receipt of node-1 kept") == 5 + 4
+        assert admitted.said.count("The answer: histogram") == 2
+        assert list((lab / "keys" / "clients").glob("*.bundle")) == []
+        assert (tmp_path / "alice" / "client.toml").is_file()
+        fetched = type_page("how-to/results.md", tmp_path)
+        assert fetched.said.count("published") >= 2
+        assert (tmp_path / "fetched" / "latest" / "report.html").is_file()
+        with (tmp_path / "all.csv").open(newline="") as stream:
+            reports = [row["reports"] for row in csv.DictReader(stream)]
+        assert reports == ["4"] * 5 + ["5"] * 5
+        assert processes_of(lab) == []
+
+
+def test_a_campaign_of_three_weeks_is_planned_and_run(tmp_path: Path) -> None:
+    with stopped_after(tmp_path / "lab") as lab:
+        typed = type_page("how-to/campaign.md", tmp_path)
+        assert typed.said.count(": published") == 2 * 3
+        out = tmp_path / "out" / "campaign-weekly"
+        assert (out / "index.html").read_text().count(">report</a>") == 2 * 3
+        assert {file.name for file in out.glob("*.csv")} == {"hours.csv", "visits.csv"}
+        assert processes_of(lab) == []
