@@ -340,6 +340,31 @@ async def test_an_input_that_ended_the_process_every_time_is_given_up(world: Wor
     assert "ended 3 times" in status.reason
 
 
+async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the input in well each time: if that made it forget, it would begin anew for ever."""
+    left_by_a_kill: list[int] = []
+    honest = hops.Hop.release
+
+    def looked_at(self: hops.Hop, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
+        if self.position != 1:
+            left_by_a_kill.append(folder.attempts)
+        return honest(self, random)
+
+    await world.start()
+    await world.start_analyst()
+    round_ = await open_verified(world)
+    for _ in range(3):
+        await round_.send(round_.submission(world.user()))
+    folder = RoundFolder(world.folder / "state" / "node-2" / "rounds" / round_.round.round_id)
+    folder.count_attempts(MIXING_ATTEMPTS - 1)
+    monkeypatch.setattr(hops.Hop, "release", looked_at)
+    await world.close_round("node-1", round_.round.round_id)
+    assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
+    assert left_by_a_kill == [MIXING_ATTEMPTS]
+
+
 async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corrupt node could fill it up to what is allowed, and an honest one pass on what is too long."""
     written = History.to_bytes
