@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
@@ -22,8 +24,9 @@ from verified_world import (
     soon,
 )
 
+import shuffledp_shuffler.node
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record
-from shuffledp_core.documents.models import MixingKey, RoundKey
+from shuffledp_core.documents.models import BatchHeader, MixingKey, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
     BadBatchError,
@@ -38,17 +41,21 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.verified import hops
 from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
 from shuffledp_core.verified.evidence import Trace
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.verified.headers import Header, make_header
-from shuffledp_core.verified.history import Accusation, History, Inquiry, unpacked
+from shuffledp_core.verified.history import Accusation, History, Inquiry, most_bytes, unblamed_bytes, unpacked
 from shuffledp_core.verified.trees import Tree
 from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.config import MixingConfig
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
+from shuffledp_shuffler.verified.preparing import most_read
+from shuffledp_shuffler.verified.settling import Settlement
 
 MIXING, FAILED, DONE = node_pb2.ROUND_PHASE_MIXING, node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
 
@@ -340,6 +347,31 @@ async def test_an_input_that_ended_the_process_every_time_is_given_up(world: Wor
     assert "ended 3 times" in status.reason
 
 
+async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the input in well each time: if that made it forget, it would begin anew for ever."""
+    left_by_a_kill: list[int] = []
+    honest = hops.Hop.release
+
+    def looked_at(self: hops.Hop, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
+        if self.position != 1:
+            left_by_a_kill.append(kept.attempts)
+        return honest(self, random)
+
+    await world.start()
+    await world.start_analyst()
+    round_ = await open_verified(world)
+    for _ in range(3):
+        await round_.send(round_.submission(world.user()))
+    kept = RoundFolder(world.folder / "state" / "node-2" / "rounds" / round_.round.round_id)
+    kept.count_attempts(MIXING_ATTEMPTS - 1)
+    monkeypatch.setattr(hops.Hop, "release", looked_at)
+    await world.close_round("node-1", round_.round.round_id)
+    assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
+    assert left_by_a_kill == [MIXING_ATTEMPTS]
+
+
 async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corrupt node could fill it up to what is allowed, and an honest one pass on what is too long."""
     written = History.to_bytes
@@ -356,6 +388,63 @@ async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, mo
     status = await world.ended("node-2", round_.round.round_id)
     assert (status.phase, status.error) == (FAILED, "BadBatchError")
     assert "signature of a board" in status.reason
+
+
+async def test_a_history_that_is_longer_than_a_nodes_memory_is_not_read(world: World) -> None:
+    """Its sender needs none of it: by the manifest alone nearly every user might have been accused."""
+    await world.start("node-1")
+    await world.start("node-2", mixing=MixingConfig(memory=2**20))
+    round_ = await open_verified(world, min_reports=2, max_reports=100)
+    node = world.running["node-2"].node
+    [live] = node.rounds()
+    manifest, each = live.require_terms().manifest, round_.terms.messages_per_user
+    assert unblamed_bytes(manifest) == most_read(live.require_terms(), 2**20) < most_bytes(manifest)
+    assert most_read(live.require_terms(), 2**40) == most_bytes(manifest)
+
+    async def nothing() -> AsyncIterator[tuple[int, bytes]]:
+        return
+        yield
+
+    for history, refusal in ((unblamed_bytes(manifest), BadBatchError), (most_bytes(manifest), PolicyRefusal)):
+        header = BatchHeader(
+            round_id=round_.round.round_id, position=2, users=2, records=2 * each, digest="00" * 32, history=history
+        )
+        signed = world.deployment.identity_of("node-1").sign(header)
+        with pytest.raises(refusal):
+            await node.add_batch(signed.to_bytes(), "node-1", nothing())
+
+
+async def test_a_node_gathers_one_transcript_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may be as long as the round's history: of many at once nobody could say what they take."""
+    callers, calls, inside, all_came = 4, 0, 0, asyncio.Event()
+    at_once: list[int] = []
+    require_open = Settlement.require_open
+
+    def called(self: Settlement) -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= callers:
+            all_came.set()
+        require_open(self)
+
+    async def counted(chunks: Chunks, most: int) -> bytes:
+        nonlocal inside
+        inside += 1
+        await all_came.wait()
+        at_once.append(inside)
+        try:
+            return await gather(chunks, most)
+        finally:
+            inside -= 1
+
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    cut = replace(await round_.transcript(await round_.accusation("node-2")), passages=())
+    monkeypatch.setattr(Settlement, "require_open", called)
+    monkeypatch.setattr(shuffledp_shuffler.node, "gather", counted)
+    answers = await asyncio.gather(*(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {UnansweredError}
+    assert at_once == [1] * callers
 
 
 async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(

@@ -26,7 +26,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.verified.evidence import Transcript
-from shuffledp_core.verified.history import most_bytes, unpacked
+from shuffledp_core.verified.history import unpacked
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     check_after_start,
@@ -48,8 +48,10 @@ from shuffledp_shuffler.verified.mixing import claim_check, require_output
 from shuffledp_shuffler.verified.preparing import (
     SECRET_BYTES,
     MixingPart,
+    check_history_memory,
     check_memory,
     make_mixing_part,
+    most_read,
     read_secret,
 )
 from shuffledp_shuffler.work import RoundPipeline
@@ -181,6 +183,7 @@ class MixNode:
         signed = Signed.from_bytes(header)
         announced = check_header(signed, peer, self._parts.roster)
         live = self._round(announced.round_id)
+        check_history_memory(live.require_terms(), announced, self._parts.work.memory)
         if await self._parts.batches.take(live, peer, signed, announced, chunks):
             width = live.require_terms().geometry.record_bytes(announced.position)
             self._parts.metrics.batch_bytes.labels("in").inc(announced.records * width)
@@ -207,7 +210,7 @@ class MixNode:
         live = self._round(round_id)
         require_output(live)  # before anything is kept of who asks too early or too late
         async with live.answering:
-            inquiry = await gather(chunks, most_bytes(live.require_terms().manifest))
+            inquiry = await gather(chunks, most_read(live.require_terms(), self._parts.work.memory))
             live.require_present()
             return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
 
@@ -215,9 +218,12 @@ class MixNode:
         """Ends this node's accusation by a transcript; see `Settlement.take`."""
         live = self._round(round_id)
         live.settlement.require_open()  # before anything is kept
-        transcript = unpacked(await gather(chunks, most_bytes(live.require_terms().manifest)), Transcript)
-        live.require_present()
-        await live.settlement.take(transcript)
+        async with live.answering:  # one at a time, as inquiries: of many at once each could be as long as is allowed
+            live.settlement.require_open()
+            data = await gather(chunks, most_read(live.require_terms(), self._parts.work.memory))
+            transcript = await in_thread(unpacked, data, Transcript)
+            live.require_present()
+            await live.settlement.take(transcript)
 
     def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
         """Yields the status of a round now and at every change, until it ends."""

@@ -5,7 +5,7 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                key         the private round key, and the secrets of a verified round; erased when the part is over
                withdrawals of a verified round, entry node: the signed list that it goes by
                accusation, order          verified: the one accusation; the order of the output, as secret as the key
-               attempts                   verified: times that the node began to take its input in, and did not end
+               attempts                   verified: times that the node's process ended while it worked on the batch
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
                outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at start
@@ -111,7 +111,7 @@ class RoundFolder:
             return 0
 
     def count_attempts(self, attempts: int) -> None:
-        """Writes down how often the input was begun on, for a process that this one may not live to be."""
+        """Writes down how often the batch was begun on, for a process that this one may not live to be."""
         write_atomic(self._attempts, str(attempts).encode())
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:

@@ -101,11 +101,14 @@ def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
 
 def most_bytes(manifest: Manifest) -> int:
     """More bytes than the history of a round can have that follows this manifest."""
-    geometry, users = manifest.geometry, manifest.max_reports
-    claims = users * (geometry.claim_bytes + 16)
     # Each record that may be accused is traced to its claim, and forward again.
-    blame = 2 * (geometry.hops + 1) * most_accused(manifest) * _STEP
-    return MAX_WITHDRAWALS_BYTES + claims + (geometry.hops + 1) * _FRAME + blame
+    return unblamed_bytes(manifest) + 2 * (manifest.geometry.hops + 1) * most_accused(manifest) * _STEP
+
+
+def unblamed_bytes(manifest: Manifest) -> int:
+    """More bytes than such a history can have in which nobody accuses anybody."""
+    claims = manifest.max_reports * (manifest.geometry.claim_bytes + 16)
+    return MAX_WITHDRAWALS_BYTES + claims + (manifest.geometry.hops + 1) * _FRAME
 
 
 def most_accused(manifest: Manifest) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
@@ -32,6 +34,9 @@ from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.verified.claims import ClaimCheck, open_sealed, split_submission
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 async def mixed_verified(live: LiveRound, identity: Identity, roster: Roster, patience: float) -> BatchHeader:
     """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
@@ -43,16 +48,17 @@ async def mixed_verified(live: LiveRound, identity: Identity, roster: Roster, pa
     Raises:
         BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came does not stand; the
             message names the party at fault, if there is one.
-        NodeFault: taking the input in has ended this node's process every time.
+        NodeFault: work on the batch has ended this node's process every time.
     """
     total = live.record.accepted * live.require_terms().geometry.messages_per_user
     live.progress(0, total)
-    hop, history = await in_thread(_attempted, live, identity, roster)
-    accused = await in_thread(_accused, live, hop)
+    hop, history = await in_thread(_attempted, live, taken, live, identity, roster)
+    accused = await in_thread(_attempted, live, _accused, live, hop)
     if accused:
         transcript = await live.settlement.settled(hop, accused, patience)
         history = replace(history, transcripts=(*history.transcripts, transcript))
-    header = await in_thread(_release, live, hop, history)
+    header = await in_thread(_attempted, live, _release, live, hop, history)
+    await in_thread(live.folder.count_attempts, 0)
     live.progress(total, total)
     return header
 
@@ -109,16 +115,20 @@ def _history_bytes(signed: Signed | None) -> int:
     return header.history
 
 
-def _attempted(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
-    """As `taken`, but not of an input that ended the node's process every time, as one beyond its memory does."""
+def _attempted(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The work on the batch, unless it ended the node's process every time, as one beyond its memory does.
+
+    What ended the process before counts until the batch is out: a process that ends while it puts the batch out has
+    taken it in well each time.
+    """
     before = live.folder.attempts
     if before >= MIXING_ATTEMPTS:
-        raise NodeFault(f"mixing was given up: this node ended {before} times while it took the batch in")
+        raise NodeFault(f"mixing was given up: this node ended {before} times while it worked on the batch")
     live.folder.count_attempts(before + 1)
     try:
-        return taken(live, identity, roster)
+        return work(*args, **kwargs)
     finally:
-        live.folder.count_attempts(0)
+        live.folder.count_attempts(before)
 
 
 def taken(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
