@@ -161,7 +161,7 @@ def kept(name: str, **changes: object) -> tuple[str, Asked]:
     return name, price(asked, asked.plan(NODES, 2.0))
 
 
-def test_two_questions_of_one_number_are_refused_for_devices_would_answer_both_with_one_response(tmp_path: Path) -> None:
+def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path: Path) -> None:
     campaign = load_campaign(campaign_file(tmp_path, tmp_path))
     hours, visits = kept("hours"), kept("visits")
     assert hours[1].cost.mechanism.remembered == visits[1].cost.mechanism.remembered
