@@ -23,6 +23,7 @@ from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.actions import DEFAULTS, plan_of
 from shuffledp_ops.console.advice import advice
 from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.frame import Viewer, framed, mishap
 from shuffledp_ops.console.guards import LOOPBACK, Guard
 from shuffledp_ops.console.model import Budget, Charge, Round, Snapshot, Step
@@ -30,6 +31,7 @@ from shuffledp_ops.console.overview import overview
 from shuffledp_ops.console.saved import Saved
 from shuffledp_ops.console.sessions import LIFE, Session, Sessions
 from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_proto.v1 import analyst_pb2
 
@@ -152,6 +154,24 @@ async def test_a_form_is_short_says_how_long_it_is_and_comes_from_here(headers: 
     sent["content-type"] = "application/x-www-form-urlencoded"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://localhost:8765") as client:
         assert (await client.post("/open", content=b"a=b", headers=sent)).status_code == status
+
+
+async def test_two_consoles_of_one_machine_do_not_sign_each_other_out(deployment: Deployment) -> None:
+    """A browser gives the cookies of a host to all of its ports."""
+    watch, cookies = Watch(deployment.folder), httpx.Cookies()
+    consoles = {}
+    for port in (8765, 8766):
+        sessions = Sessions(lambda: 0.0)
+        pages = Pages(watch, sessions)
+        app = application(pages, Desk(pages, watch, sessions, tls=False).routes(), LOOPBACK, tls=False)
+        base = f"http://localhost:{port}"
+        consoles[port] = client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base)
+        cookies.update((await client.get("/sign-in", params={"key": sessions.key})).cookies)
+    for client in consoles.values():
+        answer = await client.get("/open", headers={"cookie": "; ".join(f"{one}={cookies[one]}" for one in cookies)})
+        assert answer.status_code == 200
+        assert (await client.get("/open", headers={"cookie": "shuffledp-console=1"})).status_code == 403
+        await client.aclose()
 
 
 def test_a_session_needs_the_key_ends_and_forgets_the_oldest() -> None:
