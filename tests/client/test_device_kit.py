@@ -243,6 +243,15 @@ async def test_a_policy_refusal_is_told_once_and_the_question_never_asked(
     assert (asked, len(told), simulated.calls) == ([], 1, 0)
 
 
+async def test_a_round_that_closes_when_calendars_have_ended_is_a_question_as_well(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    """The time is the analyst's word, and any whole number."""
+    draft = Draft(deployment, manifest={"closes_at": 2**62})
+    async with SimulatedRound(draft, tmp_path), device(tmp_path / "user", deployment) as user:
+        assert (await user.question()).closes_at.year == 6429
+
+
 async def test_a_round_that_opens_a_moment_later_by_our_clock_is_asked(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
 ) -> None:

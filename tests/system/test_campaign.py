@@ -330,6 +330,25 @@ async def test_dates_that_passed_while_nothing_ran_are_left_out_or_asked_late(
     assert len(await rounds_of(system)) == len(known) + (1 if missed == "skip" else 2)
 
 
+async def test_dates_that_passed_after_a_round_that_nobody_followed_are_left_out(
+    system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
+) -> None:
+    """Killed in the first round and started weeks later: the dates in between waited for nothing."""
+    file = campaign_file(tmp_path, keys)
+    calendar, known = MovedCalendar(FIRST), await rounds_of(system)
+    runner = await runner_of(file, calendar, lambda folder: MortalStore(folder, 2, after=True))
+    with pytest.raises(Killed):
+        await runner.run(once=False)
+    calendar.time += 2 * WEEK + 2 * 3_600_000
+    runner = await runner_of(file, calendar)
+    assert [one.stage for one in runner.state.entries[0].attempts] == [Stage.OPEN]
+    async with people(system, pool):
+        await within_a_minute(runner.run(once=False))
+    outcomes = [entry.outcome for entry in runner.state.entries]
+    assert outcomes == [Outcome.PUBLISHED, Outcome.MISSED, Outcome.MISSED]
+    assert len(await rounds_of(system)) == len(known) + 1
+
+
 async def test_a_round_that_was_never_opened_is_missed_when_it_is_too_late(
     system: LocalSystem, keys: Path, tmp_path: Path
 ) -> None:

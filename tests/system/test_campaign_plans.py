@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from shuffledp_accountant.ledger.charges import Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
-from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, OutputError
+from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, OutputError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_ops.campaigns.account import Account
-from shuffledp_ops.campaigns.budget import Course, Outlook, check_outlook, largest, price, priced
+from shuffledp_ops.campaigns.budget import Asked, Course, Outlook, check_outlook, largest, look_ahead, price, priced
 from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
 from shuffledp_ops.campaigns.results import write_results
 from shuffledp_ops.campaigns.schedule import Date, moments
@@ -153,6 +153,24 @@ def test_an_infinite_price_carries_nothing() -> None:
     assert course.carried() == 0
     assert not course.fits
     assert course.after > 1e-3 or math.isinf(course.after)
+
+
+def kept(name: str, **changes: object) -> tuple[str, Asked]:
+    fields = {"name": name, "mechanism": "rappor-histogram", "epsilon": 2.0} | changes
+    asked = question(**fields)
+    return name, price(asked, asked.plan(NODES, 2.0))
+
+
+def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, tmp_path))
+    hours, visits = kept("hours"), kept("visits")
+    assert hours[1].cost.mechanism.remembered == visits[1].cost.mechanism.remembered
+    with pytest.raises(ConfigError, match="'hours' and 'visits' have the same number, question = 0"):
+        look_ahead(campaign, {}, [], dict([hours, visits]))
+    for other in (kept("visits", question=1), kept("visits", population="others")):
+        look_ahead(campaign, {}, [], dict([hours, other]))
+    with pytest.raises(UsageError, match="'sums': rr-shuffle keeps no response"):
+        price(question(name="sums"), question(mechanism="rr-shuffle", question=3).plan(NODES, 0.8))
 
 
 # ------------------------------------------------------------------------------------------------ wrong files

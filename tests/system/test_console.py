@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 from commands import Shell
 from composed import REPOSITORY
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from shuffledp_core.errors import AccessDenied, MalformedDocumentError, ShuffleDPError, UsageError
 from shuffledp_core.mechanisms import MECHANISMS
@@ -18,11 +23,15 @@ from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.actions import DEFAULTS, plan_of
 from shuffledp_ops.console.advice import advice
 from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.frame import Viewer, framed, mishap
+from shuffledp_ops.console.guards import LOOPBACK, Guard
 from shuffledp_ops.console.model import Budget, Charge, Round, Snapshot, Step
 from shuffledp_ops.console.overview import overview
+from shuffledp_ops.console.saved import Saved
 from shuffledp_ops.console.sessions import LIFE, Session, Sessions
 from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_proto.v1 import analyst_pb2
 
@@ -124,6 +133,47 @@ def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list
         with pytest.raises(UsageError) as refusal:
             plan_of({**FIELDS, field: value}, deployment.roster)
         assert field.replace("open_minutes", "open_")[:5] in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"content-length": "8193"}, 413),
+        ({"content-length": ""}, 413),
+        ({"transfer-encoding": "chunked"}, 413),
+        ({"origin": "http://localhost:3000"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "evil.example:8765", "origin": "http://evil.example:8765"}, 421),
+    ],
+)
+async def test_a_form_is_short_says_how_long_it_is_and_comes_from_here(headers: dict[str, str], status: int) -> None:
+    async def taken(request: Request) -> Response:
+        return PlainTextResponse(str(len(await request.body())))
+
+    guarded = Guard(Starlette(routes=[Route("/open", taken, methods=["POST"])]), LOOPBACK, tls=False)
+    sent = {"host": "localhost:8765", "origin": "http://localhost:8765", "content-length": "3"} | headers
+    sent["content-type"] = "application/x-www-form-urlencoded"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://localhost:8765") as client:
+        assert (await client.post("/open", content=b"a=b", headers=sent)).status_code == status
+
+
+async def test_two_consoles_of_one_machine_do_not_sign_each_other_out(deployment: Deployment) -> None:
+    """A browser gives the cookies of a host to all of its ports."""
+    watch, cookies = Watch(deployment.folder), httpx.Cookies()
+    consoles = {}
+    for port in (8765, 8766):
+        sessions = Sessions(lambda: 0.0)
+        pages = Pages(watch, sessions)
+        app = application(pages, Desk(pages, watch, sessions, tls=False).routes(), LOOPBACK, tls=False)
+        base = f"http://localhost:{port}"
+        consoles[port] = client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base)
+        cookies.update((await client.get("/sign-in", params={"key": sessions.key})).cookies)
+    for client in consoles.values():
+        answer = await client.get("/open", headers={"cookie": "; ".join(f"{one}={cookies[one]}" for one in cookies)})
+        assert answer.status_code == 200
+        assert (await client.get("/open", headers={"cookie": "shuffledp-console=1"})).status_code == 403
+        await client.aclose()
 
 
 def test_a_session_needs_the_key_ends_and_forgets_the_oldest() -> None:
@@ -238,3 +288,21 @@ async def test_a_change_wakes_and_the_passing_of_time_does_not() -> None:
     assert (changes.version, changes.snapshot.at) == (1, 2)
     changes.put(Snapshot(3, more=True))
     assert await changes.changed(1) == 2
+
+
+def test_a_folder_of_saved_rounds_that_goes_away_is_said_so_and_comes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    one = folder / ("0" * 32)
+    one.mkdir(parents=True)
+    (one / "result.json").write_text("{}")
+    saved = Saved(folder)
+    saved.look()
+    assert [known.outcome for known in saved.snapshot.rounds] == ["unreadable"]
+    folder.rename(tmp_path / "elsewhere")
+    saved.look()
+    assert [trouble.what for trouble in saved.snapshot.troubles] == ["out"]
+    assert len(saved.snapshot.rounds) == 1, "what was known last is still shown"
+    assert "No answer from out" in overview(Viewer(saved.title, live=False, version="1"), saved.snapshot)
+    (tmp_path / "elsewhere").rename(folder)
+    saved.look()
+    assert not saved.snapshot.troubles

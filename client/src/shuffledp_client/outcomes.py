@@ -6,12 +6,15 @@ import datetime as dt
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from shuffledp_client.board import VerifiedResult
 from shuffledp_client.evidence import Shown
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import ShuffleDPError
+
+_LAST_MOMENT: Final = 2**47
+"""Milliseconds since 1970, in the year 6429: a later time is shown as this one. Calendars end, what others sign not."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Question:
             round_id=verified.round_id,
             mechanism=verified.mechanism.kind,
             largest=verified.mechanism.domain - 1,
-            closes_at=dt.datetime.fromtimestamp(verified.closes_at / 1000, dt.UTC),
+            closes_at=dt.datetime.fromtimestamp(min(verified.closes_at, _LAST_MOMENT) / 1000, dt.UTC),
             epsilon=_finite(certificate.epsilon.certified),
             delta=certificate.delta,
             epsilon_corrupted=_finite(certificate.corrupted.epsilon),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -187,7 +187,8 @@ class Outlook:
 def look_ahead(
     campaign: Campaign, accounts: Mapping[str, Account], dates: Sequence[Date], asked: Mapping[str, Asked]
 ) -> Outlook:
-    """The outlook over the given dates, those that are not charged yet."""
+    """The outlook over the given dates, those that are not charged yet. Raises `ConfigError` as `check_responses`."""
+    check_responses(asked.values())
     courses = []
     for population, account in accounts.items():
         names = {question.name for question in campaign.questions if question.population == population}
@@ -213,6 +214,21 @@ def check_outlook(outlook: Outlook) -> None:
 
 def _number(epsilon: float) -> str:
     return f"{epsilon:.4g}" if math.isfinite(epsilon) else "no finite bound"
+
+
+def check_responses(asked: Iterable[Asked]) -> None:
+    """Raises `ConfigError` where people would answer one question with the response that they keep to another."""
+    names: dict[tuple[str, str], str] = {}
+    for one in asked:
+        response, name = one.cost.mechanism.remembered, one.question.name
+        if response is None:
+            continue
+        other = names.setdefault((one.plan.population, response), name)
+        if other != name:
+            raise ConfigError(
+                f"questions {other!r} and {name!r} have the same number, question = {one.plan.question}: devices would "
+                "answer both with one kept response; give each a number that no other question to these people has"
+            )
 
 
 def check_plans(campaign: Campaign, populations: Sequence[str], nodes: Sequence[str]) -> None:

@@ -103,7 +103,8 @@ class Question(Section, frozen=True, kw_only=True):
 
     `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at `delta`, from which each
     round's is found. `field` says what devices answer with, a column or a field, for people and pictures. `retries` are
-    made of a date whose round failed, each after `retry_seconds`.
+    made of a date whose round failed, each after `retry_seconds`. `question` is a number that tells the responses
+    apart which devices keep, of mechanisms that have such.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Question(Section, frozen=True, kw_only=True):
     max_distance: int | None = None
     colluding: int | None = None
     population: str = "demo"
+    question: int = 0
     field: str = "value"
     route: tuple[str, ...] | None = None
     suite: str = DEFAULT_SUITE
@@ -142,6 +144,8 @@ class Question(Section, frozen=True, kw_only=True):
             raise ValueError(f"epsilon must be above 0 and at most 100, not {price}")
         if not 1e-12 <= self.delta < 1:
             raise ValueError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        if not 0 <= self.question < 2**31:
+            raise ValueError(f"question must be a number from 0 to {2**31 - 1}, not {self.question}")
         if not 0 <= self.retries <= 10:
             raise ValueError(f"retries must be from 0 to 10, not {self.retries}")
         if not 0 <= self.retry_seconds <= _MOST_SECONDS:
@@ -166,6 +170,7 @@ class Question(Section, frozen=True, kw_only=True):
             route=self.route or nodes,
             suite=self.suite,
             open_seconds=self.open_seconds,
+            question=self.question,
         )
 
 

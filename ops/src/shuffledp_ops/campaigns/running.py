@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -96,6 +96,7 @@ class Runner:
         say: takes one line for people.
         ended: called after each date with an outcome.
         failed: dates without an answer since this runner was made.
+        opened: rounds that this runner opened, and has followed ever since.
     """
 
     campaign: Campaign
@@ -105,6 +106,7 @@ class Runner:
     say: Callable[[str], None]
     ended: Callable[[], None] = lambda: None
     failed: int = 0
+    opened: set[str] = field(default_factory=set)
 
     async def run(self, *, once: bool, go_on: bool = False) -> None:
         """Asks every date when it comes, to the last one; with `once` only those that are due now.
@@ -195,6 +197,7 @@ class Runner:
             raise ValueError("an attempt is written down before it is made")
 
         def opened() -> None:
+            self.opened.add(attempt.round_id)
             self._write(self.state.with_attempt(place, msgspec.structs.replace(attempt, stage=Stage.OPEN)))
             self.say(f"round {attempt.round_id} is open for {question.open_seconds:g} s")
 
@@ -229,7 +232,8 @@ class Runner:
                     f"round {attempt.round_id} is published, and its documents cannot be written into {folder}: "
                     f"{failure.strerror}; make room, and run the campaign again: it asks for nothing twice"
                 ) from failure
-        spent, charge = await self._charged(self.state.entries[place].question, attempt.round_id)
+        question = self.campaign.question(self.state.entries[place].question)
+        spent, charge = await self._charged(question, attempt.round_id)
         finished = msgspec.structs.replace(
             attempt,
             stage=Stage.FAILED if report is None else Stage.PUBLISHED,
@@ -241,18 +245,28 @@ class Runner:
             charge=charge,
         )
         attempts = (*self.state.entries[place].attempts[:-1], finished)
-        state = msgspec.structs.replace(self.state, ended_at=finished.ended_at)
+        state = msgspec.structs.replace(self.state, ended_at=self._ended_at(attempt, question))
         if report is None:
             self._write(state.with_entry(place, attempts=attempts))
         else:  # in one: an answer that is written down is never asked for again
             self.state = state
             self._close(place, Outcome.PUBLISHED, attempts=attempts)
 
-    async def _charged(self, name: str, round_id: str) -> tuple[float | None, str | None]:
+    def _ended_at(self, attempt: Attempt, question: Question) -> int:
+        """When a round ended: now; of one that an earlier process left, no later than its submissions could close.
+
+        It may have ended while nothing ran, and no date waited for it then.
+        """
+        now = self.calendar.now()
+        if attempt.round_id in self.opened:
+            return now
+        return min(now, attempt.began_at + round(question.open_seconds * 1000))
+
+    async def _charged(self, question: Question, round_id: str) -> tuple[float | None, str | None]:
         """The population's ε after a round, and what became of its charge; None where nobody answers."""
         try:
             deployment = open_deployment(self.campaign.keys)
-            account = await read_account(deployment, self.campaign.question(name).population)
+            account = await read_account(deployment, question.population)
         except ShuffleDPError:
             return None, None
         return account.spent(), account.charges.get(round_id, "none")

@@ -18,7 +18,7 @@ from shuffledp_ops.console.guards import MOST_FORM
 from shuffledp_ops.console.model import Round
 from shuffledp_ops.console.sessions import LIFE, Session, Sessions
 from shuffledp_ops.console.watching import Watch
-from shuffledp_ops.console.web import COOKIE, Pages
+from shuffledp_ops.console.web import Pages, cookie_of
 
 T = TypeVar("T")
 
@@ -54,7 +54,8 @@ class Desk:
         """Begins a session with the link that the command printed; the key is not in any address after that."""
         name = self.sessions.begin(request.query_params.get("key", ""))
         answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(COOKIE, name, max_age=round(LIFE), httponly=True, samesite="strict", secure=self.tls)
+        cookie, life = cookie_of(request), round(LIFE)
+        answer.set_cookie(cookie, name, max_age=life, httponly=True, samesite="strict", secure=self.tls)
         return answer
 
     async def ask(self, request: Request) -> Response:

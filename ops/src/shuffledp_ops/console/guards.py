@@ -83,7 +83,8 @@ class Guard:
         if headers.get("content-type", "").split(";")[0].strip() != _FORM:
             return _refuse(415, "Only forms of these pages are taken.")
         length = headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > MOST_FORM:
+        # Chunks win over a length that is given beside them, and may be any number.
+        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_FORM:
             return _refuse(413, f"A form has at most {MOST_FORM:,} bytes, and says how many.")
         return None
 

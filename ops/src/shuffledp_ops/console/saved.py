@@ -24,6 +24,7 @@ from shuffledp_ops.console.model import (
     Opened,
     Round,
     Snapshot,
+    Trouble,
 )
 from shuffledp_ops.rounds.reading import read_round
 
@@ -68,7 +69,15 @@ class Saved(Changes):
             await asyncio.sleep(REFRESH)
 
     def look(self) -> None:
-        """Reads and verifies what is new, the newest rounds first; each is on the pages as soon as it is verified."""
+        """Reads and verifies what is new; of a folder that cannot be read, what was known last stays on the pages."""
+        try:
+            self._look()
+        except OSError as error:
+            words = f"cannot look into {self._folder}: {error.strerror}; put it back, or end the console"
+            trouble = Trouble(self.title, ConfigError.__name__, words)
+            self.put(replace(self.snapshot, troubles=(trouble,)))
+
+    def _look(self) -> None:
         found = sorted(_folders(self._folder), key=lambda one: one[1], reverse=True)
         newest = dict(found[:MOST_ROUNDS])
         self._known = {place: known for place, known in self._known.items() if place in newest}

@@ -24,7 +24,7 @@ from shuffledp_ops.console.overview import overview
 from shuffledp_ops.console.sessions import Session, Sessions
 
 COOKIE: Final = "shuffledp-console"
-"""Name of an operator's session."""
+"""Beginning of the name of an operator's session."""
 
 MOST_STREAMS: Final = 32
 """Pages that are brought up to date at the same time; further ones are shown as they stand."""
@@ -61,7 +61,7 @@ class Pages:
 
     def session(self, request: Request) -> Session | None:
         """The session of who asks, if an operator does."""
-        return None if self._sessions is None else self._sessions.find(request.cookies.get(COOKIE))
+        return None if self._sessions is None else self._sessions.find(request.cookies.get(cookie_of(request)))
 
     def viewer(self, request: Request) -> Viewer:
         """Who looks, and at which state."""
@@ -137,6 +137,11 @@ class Pages:
             return HTMLResponse(page, status_code=error.status_code)
         page = one_round.refused(viewer, "That did not work", type(error).__name__, str(error))
         return HTMLResponse(page, status_code=_status(error))
+
+
+def cookie_of(request: Request) -> str:
+    """Name of the cookie of a session: with the port, since browsers give one host's cookies to all of its ports."""
+    return f"{COOKIE}-{request.url.port or request.url.scheme}"
 
 
 _STATUS: Final = ((UnknownRoundError, 404), (AccessDenied, 403), (UsageError, 400), (UnreachableError, 504))

@@ -68,8 +68,12 @@
     }
   }
 
+  let events = null;
+
+  // Only a page that is looked at: a browser has six connections to one address, for all its pages together.
   function follow() {
-    const events = new EventSource("/events");
+    if (document.hidden || (events && events.readyState !== EventSource.CLOSED)) return;
+    events = new EventSource("/events");
     events.onmessage = (event) => {
       say("live");
       wanted = event.data;
@@ -81,7 +85,15 @@
     };
   }
 
+  function look() {
+    if (document.hidden) events?.close();
+    else follow();
+  }
+
   tick();
   setInterval(tick, 1000);
-  if (first) follow();
+  if (first) {
+    document.addEventListener("visibilitychange", look);
+    follow();
+  }
 })();
