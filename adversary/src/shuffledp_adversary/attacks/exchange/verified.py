@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +14,9 @@ import msgspec
 from rich.console import Console
 
 from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation, counts, observe_culprits
 from shuffledp_adversary.attacks.exchange.node import Orders
 from shuffledp_adversary.attacks.exchange.rounds import (
-    USERS,
     Observation,
     TamperedRound,
     judge,
@@ -23,7 +24,6 @@ from shuffledp_adversary.attacks.exchange.rounds import (
     plan_for,
     tamperable_system,
 )
-from shuffledp_adversary.attacks.exchange.spoiled import spoiled_submission
 from shuffledp_adversary.attacks.exchange.tampering import CROWD
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_core.documents.models import Result
@@ -43,9 +43,6 @@ SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     "grow": (1, 3),
 }
 """Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3: last)."""
-
-LAYERS: Final = (2, 3, 4)
-"""Positions at which a user's message says nothing; 4 is the analyst."""
 
 _GOAL: Final = "mixing: P1, P2 and P3"
 
@@ -73,53 +70,50 @@ class VerifiedObservation:
         return {**self.seen.to_dict(), "reason": self.reason, "names_node": self.names_node}
 
 
-@dataclass(frozen=True)
-class SpoiledObservation:
-    """One round with a user whose message says nothing at `layer`."""
+def run_verified(users: int, culprits: str) -> AttackReport:
+    """Runs every tampering once at each position in real verified rounds, and users who cheat at each layer.
 
-    layer: int
-    published: bool
-    accepted: int
-    complaints: int
-    reason: str | None
-
-
-def run_verified() -> AttackReport:
-    """Runs every tampering once at each position in real verified rounds, and a user at each layer.
+    Args:
+        users: of each round with users who cheat.
+        culprits: how many of them do, for example "1,10,100"; each number at each layer.
 
     Raises:
+        UsageError: there are not enough users for so many.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
-    began = time.perf_counter()
+    began, numbers = time.perf_counter(), counts(users, culprits)
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
-        nodes, users = asyncio.run(_play(Path(folder), stages))
+        nodes, cheated = asyncio.run(_play(Path(folder), stages, users, numbers))
         stages.finish()
     details: dict[str, Any] = {
         "observations": [seen.to_dict() for seen in nodes],
-        "users": [asdict(seen) for seen in users],
+        "users": [asdict(seen) for seen in cheated],
     }
     return AttackReport(
-        "exchange", _LESSON, (*_of_nodes(nodes), _of_users(users)), time.perf_counter() - began, details
+        "exchange", _LESSON, (*_of_nodes(nodes), *_of_users(cheated)), time.perf_counter() - began, details
     )
 
 
-async def _play(folder: Path, stages: Stages) -> tuple[list[VerifiedObservation], list[SpoiledObservation]]:
+async def _play(
+    folder: Path, stages: Stages, users: int, culprits: Sequence[int]
+) -> tuple[list[VerifiedObservation], list[CulpritsObservation]]:
     scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
-    total = len(scenarios) + len(LAYERS)
+    crowds = [(layer, number) for number in culprits for layer in LAYERS]
+    total = len(scenarios) + len(crowds)
     system, orders = tamperable_system(folder)
     nodes: list[VerifiedObservation] = []
-    users: list[SpoiledObservation] = []
+    cheated: list[CulpritsObservation] = []
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
         for name, position in scenarios:
             nodes.append(await observe_node(system, orders, name, position))
             stages.update("rounds", len(nodes), total)
-        for layer in LAYERS:
-            users.append(await observe_user(system, layer))
-            stages.update("rounds", len(nodes) + len(users), total)
+        for layer, number in crowds:
+            cheated.append(await observe_culprits(system, layer, users, number))
+            stages.update("rounds", len(nodes) + len(cheated), total)
     finally:
         system.stop()
-    return nodes, users
+    return nodes, cheated
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
@@ -135,25 +129,6 @@ async def observe_node(system: LocalSystem, orders: Orders, tampering: str, posi
     seen = await judge(tampered, signed, orders.made(), tampering, position)
     orders.give(None)
     return VerifiedObservation(seen, _result(tampered, signed).reason)
-
-
-async def observe_user(system: LocalSystem, layer: int) -> SpoiledObservation:
-    """Plays one whole verified round of honest nodes with a user whose first message says nothing at `layer`."""
-    spoiled = await _open(system, 1)
-    await spoiled.submit()
-    [member] = spoiled.members(1)
-    await spoiled.send([spoiled_submission(spoiled.verified, member, layer)])
-    signed = await spoiled.finish()
-    result = _result(spoiled, signed)
-    board = await spoiled.board(result)
-    complaints = [spoiled.complaint(signed, board, user) for user in range(len(spoiled.honest))]
-    return SpoiledObservation(
-        layer=layer,
-        published=result.board_digest is not None,
-        accepted=result.accepted,
-        complaints=sum(error is not None for error in complaints),
-        reason=result.reason,
-    )
 
 
 def _result(tampered: TamperedRound, signed: Signed) -> Result:
@@ -174,12 +149,22 @@ def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
     return findings
 
 
-def _of_users(users: list[SpoiledObservation]) -> Finding:
-    good = sum(one.published and one.accepted == USERS and not one.complaints for one in users)
-    quantity = "answered without that user, as a share of the rounds"
-    return _counted(
-        "a user's message that does not open, at each layer", quantity, good, users, "the others are all there"
-    )
+def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
+    findings = []
+    for number, users in dict.fromkeys((one.culprits, one.users) for one in cheated):
+        rounds = [one for one in cheated if one.culprits == number]
+        who = "a message" if number == 1 else f"a message of each of {number:,} users"
+        seconds = ", ".join(f"{one.seconds:.1f} s at {one.layer}" for one in rounds)
+        findings.append(
+            _counted(
+                f"{who} that does not open, {users:,} users, at each layer",
+                "the culprits named, the others answered, as a share of the rounds",
+                sum(one.right for one in rounds),
+                rounds,
+                f"from the close to the result: {seconds}",
+            )
+        )
+    return findings
 
 
 def _counted(scenario: str, quantity: str, found: int, rounds: list[Any], note: str) -> Finding:
