@@ -19,7 +19,7 @@ from shuffledp_core.vocabulary import Mix
 @pytest.mark.timeout(900)
 def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--mix", "verified"]
-    command += ["--users", "15", "--culprits", "1,3", "--format", "json"]
+    command += ["--users", "15", "--culprits", "1,3", "--tamperings", "5", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=840, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -38,6 +38,13 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
         number = row["culprits"]
         assert (row["published"], row["accepted"], row["complaints"], row["reason"]) == (True, 15 - number, 0, None)
         assert (row["named"], row["framed"]) == (number, 0)
+    assert details["broken"] == []
+    assert {who: sum(outcomes.values()) for who, outcomes in details["random"].items()} == {
+        "node 1": 5,
+        "node 2": 5,
+        "node 3": 5,
+        "a user": 5,
+    }
 
 
 @pytest.mark.parametrize("culprits", ["0", "14", "1,1", "x", "", "1,", "-1", "1e3", "٣"])

@@ -104,6 +104,7 @@ def run_exchange(
     mix: Mix = Mix.PLAIN,
     users: int = USERS + 1,
     culprits: str = "1",
+    tamperings: int = 0,
 ) -> AttackReport:
     """Runs every tampering once at each position in real rounds, and the unguarded ones `trials` times in process.
 
@@ -115,6 +116,7 @@ def run_exchange(
         mix: how the rounds are mixed.
         users: of each verified round in which users send messages that do not open.
         culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        tamperings: random ones in verified rounds, by a node at each position, and as many by a user.
 
     Raises:
         UsageError: a number is out of range.
@@ -122,7 +124,7 @@ def run_exchange(
     """
     check_trials(trials, confidence, fewest=1)
     if mix is Mix.VERIFIED:
-        return run_verified(users, culprits)
+        return run_verified(users, culprits, tamperings)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
         observations, refusals = asyncio.run(play(Path(folder), stages))
@@ -293,5 +295,6 @@ ATTACK: Final = Attack(
         "culprits": Annotated[
             str, typer.Option(metavar="INTEGER,..", help="How many of them do: a round each, at each layer.")
         ],
+        "tamperings": whole_number("Random tamperings with verified rounds, at each position and by a user."),
     },
 )

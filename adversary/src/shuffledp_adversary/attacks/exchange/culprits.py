@@ -90,9 +90,9 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
 
 async def observe_culprits(system: LocalSystem, layer: int, users: int, culprits: int) -> CulpritsObservation:
     """Plays one whole verified round of honest nodes with so many users whose first message says nothing at `layer`."""
-    plan = msgspec.structs.replace(
-        plan_for(system, 1, users), mix=Mix.VERIFIED, min_reports=users - culprits, open_seconds=86400.0
-    )
+    # One more than there are: a round that is full would close by itself, before the clock below is read.
+    plan = plan_for(system, 1, max_reports=users + 1, min_reports=users - culprits)
+    plan = msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=86400.0)
     played = await open_tampered(system, plan)
     played.honest += played.prepared([number % (LARGEST + 1) for number in range(users - culprits)])
     bad = [spoiled_submission(played.verified, member, layer) for member in played.members(culprits)]
@@ -103,7 +103,7 @@ async def observe_culprits(system: LocalSystem, layer: int, users: int, culprits
     result = verify_from(played.roster.analyst, signed, Result)
     board = await played.board(result)
     complaints = [played.complaint(signed, board, user) for user in range(len(played.honest))]
-    named = await _named(played, signed) if result.outcome == Outcome.PUBLISHED else set[str]()
+    named = await named_in(played, signed) if result.outcome == Outcome.PUBLISHED else set[str]()
     guilty = {submission.claim.signer for submission in bad}
     return CulpritsObservation(
         layer=layer,
@@ -124,7 +124,7 @@ async def _send(played: TamperedRound, submissions: Sequence[PreparedSubmission]
         await played.send(submissions[start : start + _AT_ONCE])
 
 
-async def _named(played: TamperedRound, signed: Signed) -> set[str]:
+async def named_in(played: TamperedRound, signed: Signed) -> set[str]:
     """Everybody whom the published history names; after it was checked, as anybody would."""
     deployment = played.system.deployment
     opened = OpenedRound(played.round_id, played.announcement)

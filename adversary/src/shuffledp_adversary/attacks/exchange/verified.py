@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,14 @@ from rich.console import Console
 from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation, counts, observe_culprits
 from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.random_rounds import (
+    GOOD,
+    POSITIONS,
+    RandomObservation,
+    tally,
+    tampered_by_node,
+    tampered_by_user,
+)
 from shuffledp_adversary.attacks.exchange.rounds import (
     Observation,
     TamperedRound,
@@ -28,6 +35,7 @@ from shuffledp_adversary.attacks.exchange.tampering import CROWD
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import UsageError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.vocabulary import Mix
 from shuffledp_sim.system.processes import LocalSystem
@@ -70,50 +78,77 @@ class VerifiedObservation:
         return {**self.seen.to_dict(), "reason": self.reason, "names_node": self.names_node}
 
 
-def run_verified(users: int, culprits: str) -> AttackReport:
+def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
     """Runs every tampering once at each position in real verified rounds, and users who cheat at each layer.
+
+    Then random ones, by a node at each position and by a user.
 
     Args:
         users: of each round with users who cheat.
         culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        tamperings: random ones at each position, and as many by a user; none for 0.
 
     Raises:
-        UsageError: there are not enough users for so many.
+        UsageError: there are not enough users for so many, or less than no tamperings.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
     began, numbers = time.perf_counter(), counts(users, culprits)
+    if tamperings < 0:
+        raise UsageError(f"--tamperings must be at least 0, not {tamperings}")
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
-        nodes, cheated = asyncio.run(_play(Path(folder), stages, users, numbers))
+        played = asyncio.run(_play(Path(folder), stages, Sizes(users, numbers, tamperings)))
         stages.finish()
     details: dict[str, Any] = {
-        "observations": [seen.to_dict() for seen in nodes],
-        "users": [asdict(seen) for seen in cheated],
+        "observations": [seen.to_dict() for seen in played.nodes],
+        "users": [asdict(seen) for seen in played.cheated],
+        "random": tally(played.drawn),
+        "broken": [asdict(seen) for seen in played.drawn if seen.outcome not in GOOD],
     }
-    return AttackReport(
-        "exchange", _LESSON, (*_of_nodes(nodes), *_of_users(cheated)), time.perf_counter() - began, details
-    )
+    findings = (*_of_nodes(played.nodes), *_of_users(played.cheated), *_of_random(played.drawn))
+    return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
 
 
-async def _play(
-    folder: Path, stages: Stages, users: int, culprits: Sequence[int]
-) -> tuple[list[VerifiedObservation], list[CulpritsObservation]]:
+@dataclass(frozen=True)
+class Sizes:
+    """How large the rounds with culprits are and how many culprits they have; how many tamperings are drawn."""
+
+    users: int
+    culprits: tuple[int, ...]
+    tamperings: int
+
+
+@dataclass
+class _Played:
+    nodes: list[VerifiedObservation] = field(default_factory=list)
+    cheated: list[CulpritsObservation] = field(default_factory=list)
+    drawn: list[RandomObservation] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.nodes) + len(self.cheated) + len(self.drawn)
+
+
+async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
     scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
-    crowds = [(layer, number) for number in culprits for layer in LAYERS]
-    total = len(scenarios) + len(crowds)
+    crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
+    total = len(scenarios) + len(crowds) + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
-    nodes: list[VerifiedObservation] = []
-    cheated: list[CulpritsObservation] = []
+    found = _Played()
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
         for name, position in scenarios:
-            nodes.append(await observe_node(system, orders, name, position))
-            stages.update("rounds", len(nodes), total)
+            found.nodes.append(await observe_node(system, orders, name, position))
+            stages.update("rounds", len(found), total)
         for layer, number in crowds:
-            cheated.append(await observe_culprits(system, layer, users, number))
-            stages.update("rounds", len(nodes) + len(cheated), total)
+            found.cheated.append(await observe_culprits(system, layer, sizes.users, number))
+            stages.update("rounds", len(found), total)
+        for number in range(sizes.tamperings):
+            for position in POSITIONS:
+                found.drawn.append(await tampered_by_node(system, orders, position, str(number)))
+            found.drawn.append(await tampered_by_user(system, str(number)))
+            stages.update("rounds", len(found), total)
     finally:
         system.stop()
-    return nodes, cheated
+    return found
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
@@ -164,6 +199,17 @@ def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
                 f"from the close to the result: {seconds}",
             )
         )
+    return findings
+
+
+def _of_random(drawn: list[RandomObservation]) -> list[Finding]:
+    findings = []
+    for who, outcomes in tally(drawn).items():
+        rounds = [one for one in drawn if one.by == who]
+        good = sum(one.outcome in GOOD for one in rounds)
+        note = ", ".join(f"{outcome}: {times}" for outcome, times in sorted(outcomes.items()))
+        quantity = "noticed or without effect, and nobody honest named, as a share of the rounds"
+        findings.append(_counted(f"random tampering by {who}", quantity, good, rounds, note))
     return findings
 
 
