@@ -1,130 +1,143 @@
-"""What verified mixing costs a message, for client, node and analyst, and how that compares with plain mixing."""
+"""What verified mixing costs client, node, analyst and whole round, and how that compares with plain mixing.
+
+`make bench` plays a small round. `python -m bench.verified --users 1000 --messages 90` plays one of any size.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
 
-from nacl import bindings
+import msgspec
 
-from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import peel, seal_envelope
-from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.verified.chain import check_board
-from shuffledp_core.verified.claims import ClaimList, Prepared, check_list, list_digest, make_claim, signed_list
-from shuffledp_core.verified.headers import Header
-from shuffledp_core.verified.hops import Analyst, Hop
-from shuffledp_core.verified.keys import NodeKey, NodeSecret, check_route, make_key
-from shuffledp_core.verified.terms import MixTerms
+from bench.machine import machine
+from bench.verified_rounds import BAD_LAYER, Times, VerifiedRound, plain_round
+from shuffledp_core.onion import suites
+from shuffledp_core.onion.acceleration import engine
+from shuffledp_core.onion.geometry import Geometry, MixField
+from shuffledp_core.verified import batches
+from shuffledp_core.verified.acceleration import points
 
-NODES, USERS, MESSAGES = 3, 12, 30
-ROUND, CONTEXT = "00" * 16, bytes(32)
-NAMES = tuple(f"node-{position}" for position in range(1, NODES + 1))
+NODES, USERS, MESSAGES = 3, 20, 30
+
+
+@dataclass(frozen=True)
+class Played:
+    """Seconds of processor time of one size with one library, by party."""
+
+    plain: Times
+    verified: Times
+    blamed: Times
+    verify: float
+    """Of anybody who checks the published round."""
 
 
 def run() -> None:
-    """Prints microseconds of processor time a message, and ratios."""
-    messages, (seal, plain_hop), made = USERS * MESSAGES, plain(), verified()
-    print(f"  {USERS} users, {MESSAGES} messages each, {NODES} nodes; microseconds of processor time a message")
-    compared("client", seal / messages, made["client"] / messages)
-    for name in ("node 2, while the round is open", "node 2, after the close"):
-        alone(name, made[name] / messages)
-    node = made["node 2, while the round is open"] + made["node 2, after the close"]
-    compared("node 2, both", plain_hop / messages, node / messages)
-    for name in ("analyst, after the close", "verify, with the list"):
-        alone(name, made[name] / messages)
+    """Prints times and ratios of a small round."""
+    measure(USERS, MESSAGES)
 
 
-def compared(name: str, was: float, now: float) -> None:
-    print(f"  {name:<36}{was:8.0f} plain{now:8.0f} verified  x {now / was:.1f}")
+def measure(users: int, messages: int) -> None:
+    """Prints times, ratios and lengths of a round of this size, with libsodium alone and with the accelerator."""
+    count = users * messages
+    print(f"  {users:,} users, {messages} messages each, {NODES} nodes; microseconds of processor time a message")
+    with without_accelerator():
+        alone = played(users, messages)
+    print_played("libsodium", alone, count)
+    if points() is None:
+        print("  no accelerator (make accel)")
+    else:
+        used = engine()
+        with_wheel = played(users, messages)
+        print_played(f"accelerator ({used.path if used else 'for ristretto255 alone'})", with_wheel, count)
+        verified, plain = with_wheel.verified.round, alone.plain.round
+        print(f"  round: verified with the accelerator / plain without {verified / plain:22.2f}")
+    print_lengths(messages)
 
 
-def alone(name: str, now: float) -> None:
-    print(f"  {name:<36}{now:22.0f} verified")
+@contextmanager
+def without_accelerator() -> Iterator[None]:
+    """libsodium does all work."""
+    with patch.object(suites, "engine", lambda: None), patch.object(batches, "points", lambda: None):
+        yield
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Microseconds of processor time."""
-    began = time.process_time()
-    work()
-    return (time.process_time() - began) * 1e6
+def played(users: int, messages: int) -> Played:
+    """A plain round, a verified one, and one with a user whose message says nothing to node 3."""
+    verified = VerifiedRound(geometry_of(messages, verified=True), users)
+    honest = verified.play()
+    check, _ = verified.verify()
+    plain = plain_round(geometry_of(messages, verified=False), users)
+    blamed = verified.play(blamed=True)
+    excluded = verified.verify()[1].excluded
+    if len(excluded) != 1:
+        raise RuntimeError(f"{len(excluded)} users were excluded, not one")
+    return Played(plain, honest, blamed, check)
 
 
-def plain() -> tuple[float, float]:
-    """Sealing all users' envelopes, and one hop of all messages, plain."""
-    geometry = Geometry(suite="sealed-box", hops=NODES, messages_per_user=MESSAGES, symbol_bytes=1)
-    suite = suite_named(geometry.suite)
-    keys = [suite.generate() for _ in range(NODES)]
-    content = [bytes(geometry.plain_bytes)] * MESSAGES
-    public = [key for _, key in keys]
-    envelopes: list[bytes] = []
-    seal = timed(lambda: envelopes.extend(seal_envelope(geometry, ROUND, public, content) for _ in range(USERS)))
-    opener = suite.opener(keys[0][0], b"")
-    batch = b"".join(opener(envelope) for envelope in envelopes)
-    return seal, timed(lambda: peel(geometry, ROUND, 2, keys[1][0], batch))
+def geometry_of(messages: int, *, verified: bool) -> Geometry:
+    """Of so many messages a user."""
+    mix: MixField = "verified" if verified else msgspec.UNSET
+    return Geometry(suite="sealed-box", hops=NODES, messages_per_user=messages, symbol_bytes=1, mix=mix)
 
 
-def verified() -> dict[str, float]:
-    """The same, verified; and what only verified mixing has."""
-    terms, secrets, signers = round_of()
-    users: list[Prepared] = []
-    seeds = [hashlib.sha256(bytes([user])).digest() for user in range(USERS)]
-    found = {
-        "client": timed(lambda: users.extend(make_claim(terms, [1] * MESSAGES, seed, os.urandom) for seed in seeds))
-    }
-    claims = sorted((user.claim for user in users), key=lambda claim: claim.credential)
-    enrolled = {claim.credential for claim in claims}
-    list_signature = signers[0](signed_list(terms, list_digest(terms, claims)))
-    lists: list[ClaimList] = []
-    found["node 2, while the round is open"] = timed(
-        lambda: lists.append(check_list(terms, claims, enrolled, list_signature))
+def print_played(library: str, found: Played, messages: int) -> None:
+    """A row a party."""
+    plain, verified, blamed = found.plain, found.verified, found.blamed
+    scale = 1e6 / messages
+    print(f"  {library:<30}   plain verified   ratio   with blame")
+    rows = [("client", plain.clients, verified.clients, blamed.clients)]
+    rows += [
+        (f"node {at}", *each)
+        for at, each in enumerate(zip(plain.nodes, verified.nodes, blamed.nodes, strict=True), start=1)
+    ]
+    rows += [
+        ("analyst", plain.analyst, verified.analyst, blamed.analyst),
+        ("round: all of them", plain.round, verified.round, blamed.round),
+    ]
+    for name, was, now, then in rows:
+        print(f"    {name:<28}{was * scale:8.1f}{now * scale:9.1f}{now / was:8.1f}{then * scale:13.1f}")
+    print(f"    {'verify':<36}{found.verify * scale:9.1f}")
+    print(f"    to trace and exclude a user, all parties: {blamed.blame:.2f} s (a message bad at node {BAD_LAYER})")
+
+
+def print_lengths(messages: int) -> None:
+    """Bytes on the wire and on the board; verified batches travel with all claims."""
+    plain, verified = geometry_of(messages, verified=False), geometry_of(messages, verified=True)
+    rows = (
+        ("a user sends", plain.envelope_bytes, verified.envelope_bytes),
+        (
+            "a batch, a user: node 1 to 2",
+            messages * plain.record_bytes(2),
+            messages * verified.record_bytes(2) + verified.claim_bytes,
+        ),
+        (
+            "published, a user",
+            messages * plain.plain_bytes,
+            messages * verified.plain_bytes + verified.claim_bytes,
+        ),
     )
-    hops = [Hop(terms, lists[0], at + 1, secret, signers[at]) for at, secret in enumerate(secrets)]
-    analyst, headers, records = Analyst(terms, lists[0], signers[-1]), list[Header](), tuple[bytes, ...]()
-    hops[0].take({user.claim.credential: user.submission for user in users})
-    for hop in hops:
-        taken = timed(lambda hop=hop, records=records: through(hop, headers, records))  # type: ignore[misc]
-        if hop.position == 2:
-            found["node 2, after the close"] = taken
-        header, records = hop.release(os.urandom)
-        headers.append(header)
-    found["analyst, after the close"] = timed(lambda: read(analyst, headers, records))
-    found["verify, with the list"] = timed(
-        lambda: check_board(terms, check_list(terms, claims, enrolled, list_signature), headers, [], *analyst.board())
-    )
-    return found
+    print(f"  {'bytes':<30}   plain verified   ratio")
+    for name, was, now in rows:
+        print(f"    {name:<28}{was:8,.0f}{now:9,.0f}{now / was:8.1f}")
 
 
-def round_of() -> tuple[MixTerms, list[NodeSecret], list[Callable[[bytes], bytes]]]:
-    """Terms, the nodes' secrets, and everybody's signature."""
-    made: list[tuple[NodeSecret, NodeKey]] = []
-    for position, name in enumerate(NAMES, start=1):
-        route = check_route(CONTEXT, NAMES[: position - 1], [key for _, key in made])
-        made.append(make_key(CONTEXT, name, position, route.blinding[-1], os.urandom))
-    identities = [bindings.crypto_sign_keypair() for _ in range(NODES + 1)]
-    signers = [signer(private) for _, private in identities]
-    route = check_route(CONTEXT, NAMES, [key for _, key in made])
-    terms = MixTerms(bytes(32), route, tuple(public for public, _ in identities), MESSAGES, 1, 2, USERS, USERS)
-    return terms, [secret for secret, _ in made], signers
+def main() -> None:
+    """One size from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--users", type=int, default=USERS)
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    chosen = parser.parse_args()
+    print(f"{machine()}, load average {os.getloadavg()[0]:.0f}")
+    began = time.perf_counter()
+    measure(chosen.users, chosen.messages)
+    print(f"  [{time.perf_counter() - began:.0f} s]")
 
 
-def signer(private: bytes) -> Callable[[bytes], bytes]:
-    """Signs with this key."""
-    return lambda statement: bindings.crypto_sign(statement, private)[: bindings.crypto_sign_BYTES]
-
-
-def through(hop: Hop, headers: Sequence[Header], records: Sequence[bytes]) -> None:
-    """All that a node does after the close."""
-    if hop.position > 1:
-        hop.receive(headers, [], records)
-    hop.accuse(os.urandom)
-    hop.release(os.urandom)
-
-
-def read(analyst: Analyst, headers: Sequence[Header], records: Sequence[bytes]) -> None:
-    """All that the analyst does after the last hop."""
-    analyst.receive(headers, [], records)
-    analyst.accuse(os.urandom)
-    analyst.board()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-//! Batches of X25519 and of libsodium's sealed boxes, several at a time in the lanes of one core.
+//! Batches of X25519 and of libsodium's sealed boxes, several at a time in the lanes of one core; and in ristretto255.
 //!
 //! `words`, `field25`, `field51`: arithmetic modulo 2^255 - 19. `ladder`, `comb`: multiplication of any point, and of one
 //! that is used again. `lanes` is what they need of a processor. docs/adr/0012-accelerator.md says what is trusted here.
@@ -22,5 +22,6 @@ mod lanes;
 pub mod paths;
 #[cfg(feature = "python")]
 mod python;
+pub mod ristretto;
 mod sealed;
 mod words;

@@ -2,8 +2,11 @@
 
 use crate::engine::{self, Engine as Inner};
 use crate::paths::available;
+use crate::ristretto;
 use crate::sealed::OVERHEAD;
 use crate::words::Bytes;
+use curve25519_dalek::ristretto::RistrettoPoint;
+use curve25519_dalek::scalar::Scalar;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -123,9 +126,76 @@ impl Recipient {
     }
 }
 
+fn scalars(bytes: &[u8]) -> PyResult<Zeroizing<Vec<Scalar>>> {
+    let bytes = Zeroizing::new(keys(bytes)?);
+    let found = bytes.iter().map(|each| ristretto::scalar(each)).collect::<Option<Vec<_>>>();
+    found.map(Zeroizing::new).ok_or_else(|| refused("a scalar is not below the group's order".into()))
+}
+
+fn point(bytes: &[u8]) -> PyResult<RistrettoPoint> {
+    ristretto::element(&key(bytes)?).ok_or_else(|| refused("the base is no element, or the identity".into()))
+}
+
+fn packed<'py>(py: Python<'py>, found: &[Bytes]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, found.as_flattened())
+}
+
+/// Elements of ristretto255, packed, 32 bytes each; decoded once. `ValueError` for what is none, and for the identity.
+#[pyclass(frozen, module = "shuffledp_accel")]
+struct Elements(ristretto::Elements);
+
+#[pymethods]
+impl Elements {
+    #[new]
+    fn new(py: Python<'_>, encoded: &[u8]) -> PyResult<Self> {
+        let encoded = keys(encoded)?;
+        let found = py.detach(|| ristretto::Elements::new(&encoded));
+        found.map(Self).map_err(|place| refused(format!("number {place} is no group element, or the identity")))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Every element times a secret factor, packed.
+    fn times<'py>(&self, py: Python<'py>, factor: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let factor = scalars(&key(factor)?)?;
+        Ok(packed(py, &py.detach(|| self.0.times(&factor[0]))))
+    }
+
+    /// The sum; zeros for the identity.
+    fn total<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        packed(py, &[py.detach(|| self.0.total())])
+    }
+
+    /// The sum of c^(first + 1), c^(first + 2), .. times the elements in turn; zeros for the identity. Not for secrets.
+    fn powers<'py>(&self, py: Python<'py>, c: &[u8], first: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let c = scalars(&key(c)?)?;
+        Ok(packed(py, &[py.detach(|| self.0.powers(&c[0], first))]))
+    }
+
+    /// z base - c element for each element with its c and z, packed; zeros for the identity. Not for secrets.
+    fn commitments<'py>(&self, py: Python<'py>, base: &[u8], c: &[u8], z: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let (base, c, z) = (point(base)?, scalars(c)?, scalars(z)?);
+        if c.len() != self.0.len() || z.len() != self.0.len() {
+            return Err(refused(format!("{} and {} scalars for {} elements", c.len(), z.len(), self.0.len())));
+        }
+        Ok(packed(py, &py.detach(|| self.0.commitments(&base, &c, &z))))
+    }
+}
+
+/// An element of ristretto255 times each of the secret factors, packed.
+#[pyfunction]
+fn multiples<'py>(py: Python<'py>, base: &[u8], factors: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let (base, factors) = (point(base)?, scalars(factors)?);
+    Ok(packed(py, &py.detach(|| ristretto::multiples(&base, &factors))))
+}
+
 #[pymodule]
 fn shuffledp_accel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Recipient>()?;
+    module.add_class::<Elements>()?;
+    module.add_function(wrap_pyfunction!(multiples, module)?)?;
     module.add_function(wrap_pyfunction!(paths, module)?)
 }

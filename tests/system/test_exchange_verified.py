@@ -1,18 +1,25 @@
-"""The exchange attack on verified rounds, by its command: every tampering is stopped and its node named. About 60 s."""
+"""The exchange attack on verified rounds, by its command: tampering nodes and users are named. About 60 s."""
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from shuffledp_adversary.attacks.exchange.verified import LAYERS, SCENARIOS
+from shuffledp_adversary.attacks.exchange.attack import run_exchange
+from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation
+from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
+from shuffledp_core.errors import UsageError
+from shuffledp_core.vocabulary import Mix
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_whoever_tampers_with_a_verified_round_is_named() -> None:
-    command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--mix", "verified", "--format", "json"]
+    command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--mix", "verified"]
+    command += ["--users", "15", "--culprits", "1,3", "--tamperings", "5", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=840, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -24,6 +31,45 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
         assert row["names_node"], row
         assert row["identified"] == 0, row
         assert row["charge"] == "reserved", row
-    assert [row["layer"] for row in details["users"]] == list(LAYERS)
+    assert [(row["culprits"], row["layer"]) for row in details["users"]] == [
+        (number, layer) for number in (1, 3) for layer in LAYERS
+    ]
     for row in details["users"]:
-        assert (row["published"], row["accepted"], row["complaints"], row["reason"]) == (True, 12, 0, None)
+        number = row["culprits"]
+        assert (row["published"], row["accepted"], row["complaints"], row["reason"]) == (True, 15 - number, 0, None)
+        assert (row["named"], row["framed"]) == (number, 0)
+    assert details["broken"] == []
+    assert {who: sum(outcomes.values()) for who, outcomes in details["random"].items()} == {
+        "node 1": 5,
+        "node 2": 5,
+        "node 3": 5,
+        "a user": 5,
+    }
+
+
+@pytest.mark.parametrize("culprits", ["0", "14", "1,1", "x", "", "1,", "-1", "1e3", "٣"])
+def test_other_numbers_of_culprits_than_a_round_can_have_start_nothing(culprits: str) -> None:
+    with pytest.raises(UsageError, match="--culprits takes different numbers from 1 to 13, such as 1,10"):
+        run_exchange(mix=Mix.VERIFIED, users=15, culprits=culprits)
+
+
+SEEN = CulpritsObservation(
+    layer=2,
+    users=15,
+    culprits=3,
+    published=True,
+    accepted=12,
+    named=3,
+    framed=0,
+    complaints=0,
+    seconds=1.0,
+    reason=None,
+)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"named": 2}, {"framed": 1}, {"accepted": 11}, {"complaints": 1}, {"published": False}]
+)
+def test_a_round_that_misses_a_culprit_frames_somebody_or_loses_a_report_is_not_right(wrong: dict[str, Any]) -> None:
+    assert SEEN.right
+    assert not replace(SEEN, **wrong).right

@@ -10,8 +10,14 @@ import hashlib
 
 from cryptography.exceptions import InvalidSignature
 
+VARIABLE = "SHUFFLEDP_ACCEL"
+AcceleratorWarning = RuntimeWarning
 ORDER = 2**252 + 27742317777372353535851937790883648493
 crypto_sign_BYTES = 64  # noqa: N816 - the name in PyNaCl
+
+
+def wheel() -> None:
+    """No accelerator computes like this."""
 
 
 def _number(data: bytes) -> int:

@@ -12,7 +12,7 @@ CUT = {
     "C1 signed": ("claims", "verify_signature(terms, claim)  # C1", "pass"),
     "C2": ("claims", "if len(set(keys)) != len(keys):  # C2", "if False:"),
     "C3": ("claims", "verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3", "pass"),
-    "C3 powers": ("proofs", "total((multiply(c, inner), point))", "total((inner, point))"),
+    "C3 powers": ("proofs", "points.powers(c)", "multiply(c, Element(points.total))"),
     "C4": ("claims", "if not (legal and keys == claim.keys and", "if not (legal or"),
     "L1": ("claims", "terms.require_signed(1, signed_list(terms, digest), signature)", "pass"),
     "L3": ("claims", "if not terms.min_reports <= len(claims) <= terms.max_reports:", "if False:"),
@@ -39,7 +39,7 @@ CUT = {
     "H7 traced": ("hops", "or accused != self._accusation:  # H7", "or False:"),
     "H8": ("hops", "if self._output is None:  # H8", "if True:"),
     "F1": ("terms", 'if int.from_bytes(symbol, "big") >= self.alphabet:', "if False:"),
-    "F2": ("terms", '        verify_knowledge("message"', '        (lambda *_: None)("message"'),
+    "F2": ("terms", "elif not stands:", "elif False:"),
     "F3": ("chain", "if users < self.case.terms.min_reports:", "if False:"),
     "T0 step": (
         "blame",

@@ -10,10 +10,11 @@ from mixing_cheats import flipped, last_record, minus_secret
 from small_search import Moot, Over
 
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import Case
 from shuffledp_core.verified.chain import follow, signed_board
 from shuffledp_core.verified.evidence import Accused, Moved, Moves, Origin, Passage, Step, Trace, Transcript
-from shuffledp_core.verified.group import WIDTH, Element, Scalar, challenge, element, less, multiply, total
+from shuffledp_core.verified.group import WIDTH, Element, Scalar, challenge, less, multiply, total
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Analyst, Hop, Question, Receiver
 from shuffledp_core.verified.proofs import prove_knowledge
@@ -78,7 +79,7 @@ class Corrupt(Receiver):
     def receive(self, headers: Sequence[Header], transcripts: Sequence[Transcript], records: Sequence[bytes]) -> None:
         self._header, self._chain = headers[-1], follow(self._terms, self._listed, headers, transcripts)
         try:
-            self._batch = self._opened(records, tuple(element(record[:WIDTH]) for record in records))
+            self._batch = self._opened(records, Elements(record[:WIDTH] for record in records))
         except Exception as error:
             raise Moot from error
 

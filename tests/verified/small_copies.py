@@ -18,6 +18,9 @@ TESTS = Path(__file__).parent
 OURS = [path.stem for path in (*TESTS.glob("small_*.py"), *TESTS.glob("mixing_*.py"))]
 IDEAL = {
     "import rbcl\n": f"import {NAME}.ideal_algebra as rbcl\n",
+    "from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel\n": (
+        f"from {NAME}.ideal_algebra import VARIABLE, AcceleratorWarning, wheel\n"
+    ),
     "from nacl import bindings\n": f"import {NAME}.ideal_algebra as bindings\n",
     "from shuffledp_core.documents.signatures import check_signature\n": (
         f"from {NAME}.ideal_algebra import check_signature\n"

@@ -104,7 +104,7 @@ CUTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "C3 powers": (
         "proofs",
         (
-            ("total((multiply(c, inner), point))", "total((inner, point))"),
+            ("points.powers(c)", "multiply(c, Element(points.total))"),
             ("power = multiply_add(power, c, _ZERO)", "power = c"),
         ),
     ),

@@ -11,6 +11,7 @@ from mixing_model import randomness
 from nacl import bindings
 
 from shuffledp_core.errors import ProofError, UnansweredError
+from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.group import (
     GENERATOR,
     Element,
@@ -133,7 +134,7 @@ def test_logarithms_that_differ_are_not_proved_equal() -> None:
 def test_one_proof_for_all_keys_needs_every_logarithm(count: int) -> None:
     random = randomness("all")
     secrets = [random_scalar(random) for _ in range(count)]
-    points = [multiply(secret, GENERATOR) for secret in secrets]
+    points = Elements(multiply(secret, GENERATOR) for secret in secrets)
     verify_all((), points, prove_all((), points, secrets, random))
     for missing in range(count):
         guessed = [small(1) if at == missing else secret for at, secret in enumerate(secrets)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import TypeVar
 
 import pytest
 from mixing_cheats import secrets_of, spoiled_user, unchecked
@@ -27,63 +26,17 @@ from mixing_model import (
 )
 from nacl import bindings
 
+from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, records_changed, tampered
 from shuffledp_core.errors import ShuffleDPError, TooFewReportsError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified.claims import Prepared, check_claim, claim_bytes, open_submission, seal_record, sign_claim
 from shuffledp_core.verified.evidence import Accused, Moves, Passage, Trace
-from shuffledp_core.verified.group import WIDTH, Element, Scalar, minus, multiply, total
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Hop, Question
 from shuffledp_core.verified.trees import Tree
 
-ValueT = TypeVar("ValueT")
 HONEST = range(USERS - 1)
 """User 7 colludes with whoever tampers, or is the one who does."""
-
-
-def bit_flipped(data: bytes, draw: Random) -> bytes:
-    at = draw.randrange(8 * len(data)) if data else 0
-    return bytes(byte ^ (1 << at % 8 if index == at // 8 else 0) for index, byte in enumerate(data))
-
-
-def tampered(value: ValueT, draw: Random) -> ValueT:
-    """The value with one of its fields changed: a bit of bytes, a number, a path."""
-    field = draw.choice([each.name for each in fields(value) if getattr(value, each.name) not in {b"", ()}])  # type: ignore[arg-type]
-    old = getattr(value, field)
-    changes: dict[type, Callable[[], object]] = {
-        int: lambda: (old + draw.choice([1, -1, 5])) % 2**16,
-        tuple: lambda: old[:-1] if draw.random() < 0.3 else tuple(bit_flipped(part, draw) for part in old),
-        bytes: lambda: bit_flipped(old, draw),
-    }
-    return replace(value, **{field: changes[type(old)]()})  # type: ignore[type-var]
-
-
-def records_changed(records: Sequence[bytes], draw: Random) -> list[bytes]:
-    """A batch with one or two records changed, with or without keeping the sum of the keys."""
-    found, (first, second) = list(records), draw.sample(range(len(records)), 2)
-    keys = Element(records[first][:WIDTH]), Element(records[second][:WIDTH])
-    factor = Scalar(draw.randrange(2, 2**200).to_bytes(WIDTH, "little"))
-    other = multiply(factor, keys[0])
-    changes: list[Callable[[], object]] = [
-        lambda: found.__setitem__(first, bit_flipped(found[first], draw)),
-        lambda: found.__setitem__(first, found[second]),
-        lambda: found.pop(first),
-        lambda: found.append(found[first]),
-        lambda: found.__setitem__(first, other + records[first][WIDTH:]),
-        lambda: found.__setitem__(
-            slice(first, first + 1), [keys[0] + records[second][WIDTH:]]
-        ),  # the box of another record
-        lambda: (
-            found.__setitem__(first, other + records[first][WIDTH:]),
-            found.__setitem__(second, minus(total(keys), other) + records[second][WIDTH:]),
-        ),
-        lambda: (
-            found.__setitem__(first, keys[0] + records[second][WIDTH:]),
-            found.__setitem__(second, keys[1] + records[first][WIDTH:]),
-        ),
-    ]
-    draw.choice(changes)()
-    return found
 
 
 class Tamperer(Hop):

@@ -89,6 +89,16 @@ def engine_of(path: str) -> Engine:
     return made
 
 
+def wheel() -> Any:
+    """The wheel itself, untested; None where it is not installed or switched off."""
+    if os.environ.get(VARIABLE, "auto") == "off":
+        return None
+    try:
+        return import_module(_MODULE)
+    except ImportError:
+        return None
+
+
 @lru_cache(_KEYS)
 def recipient(public_key: bytes) -> Any:
     """What the wheel keeps of a public key: after some dozen seals, a table of its multiples."""

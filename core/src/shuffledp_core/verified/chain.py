@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shuffledp_core.errors import BadHopError, ProofError, TooFewReportsError, UnansweredError
+from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import Case, judge
 from shuffledp_core.verified.claims import ClaimList
 from shuffledp_core.verified.evidence import Excluded, Transcript, exclusion_parts
 from shuffledp_core.verified.faults import at_fault
-from shuffledp_core.verified.group import WIDTH, Element, digested, less, number, total
+from shuffledp_core.verified.group import WIDTH, Element, digested, less, number
 from shuffledp_core.verified.headers import Header, link, signed_header, verify_sum
-from shuffledp_core.verified.terms import MixTerms, key_of
+from shuffledp_core.verified.terms import MixTerms, split
 from shuffledp_core.verified.trees import root
 
 
@@ -126,7 +127,7 @@ def _excluding(chain: Chain, waiting: list[Transcript]) -> Chain:
     return chain
 
 
-def check_batch(chain: Chain, records: Sequence[bytes]) -> tuple[Element, ...]:
+def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
     """Checks that records are the batch that the chain's last header promises; returns their keys.
 
     1. H4: they have the signed root.
@@ -145,10 +146,10 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> tuple[Element, ...]:
     with at_fault(BadHopError, chain.case.party(header.position)):
         if len(records) != header.count or any(len(record) != width for record in records):  # H2
             raise ProofError(f"the batch is not {header.count} records of {width} bytes")
-        keys = tuple(key_of(record) for record in records)
+        keys = Elements(split(record)[0] for record in records)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key stands twice in the batch")
-        if total(keys) != chain.total:  # H5
+        if keys.total != chain.total:  # H5
             raise ProofError("the keys of the batch do not add up to the signed sum")
     return keys
 
@@ -191,11 +192,11 @@ def check_board(
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
         if len(board) != terms.messages_per_user * chain.users:  # H2
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
-        keys = [key_of(message) for message in board]
-        for key, message in zip(keys, board, strict=True):
-            terms.verify_message(key, message[WIDTH:])  # F1, F2
+        keys = Elements(split(message)[0] for message in board)
+        for fault in filter(None, terms.faults(keys, [split(message)[1] for message in board])):  # F1, F2
+            raise ProofError(fault)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key stands twice on the board")
-        if total(keys) != chain.total:  # H5
+        if keys.total != chain.total:  # H5
             raise ProofError("the keys of the board do not add up to the last sum")
     return chain

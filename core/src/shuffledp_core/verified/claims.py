@@ -12,6 +12,7 @@ from nacl import bindings
 
 from shuffledp_core.errors import BadClaimError, BadListError, ProofError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified.batches import Elements, multiples, spread
 from shuffledp_core.verified.faults import at_fault, node, user
 from shuffledp_core.verified.group import (
     GENERATOR,
@@ -20,12 +21,10 @@ from shuffledp_core.verified.group import (
     Scalar,
     challenge,
     digested,
-    element,
-    multiply,
     number,
     total,
 )
-from shuffledp_core.verified.proofs import PROOF_BYTES, no_randomness, prove_all, prove_knowledge, verify_all
+from shuffledp_core.verified.proofs import PROOF_BYTES, no_randomness, prove_all, prove_each, verify_all
 from shuffledp_core.verified.terms import MixTerms, split, verifies
 from shuffledp_core.verified.trees import root
 
@@ -95,16 +94,21 @@ def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, 
     secrets = tuple(
         challenge("secret", terms.manifest, own, credential, number(index), said) for index in range(len(symbols))
     )
-    messages = [board_message(terms, secret, symbol) for secret, symbol in zip(secrets, symbols, strict=True)]
-    records = [_sealed(terms, secret, message) for secret, message in zip(secrets, messages, strict=True)]
+    messages = _board_messages(terms, secrets, symbols)
+    records = _sealed(terms, secrets, messages)
     return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=tuple(messages))
 
 
 def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     """What stands on the board for one message under a secret x: x B_L || symbol || proof."""
-    base = terms.route.blinding[-1]
-    key, said = multiply(secret, base), symbol.to_bytes(terms.symbol_bytes, "big")
-    return key + said + prove_knowledge("message", (terms.manifest, said), base, key, secret, no_randomness)
+    return _board_messages(terms, [secret], [symbol])[0]
+
+
+def _board_messages(terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]) -> list[bytes]:
+    said = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
+    contexts = [(terms.manifest, each) for each in said]
+    keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
+    return [b"".join(parts) for parts in zip(keys, said, proofs, strict=True)]
 
 
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
@@ -112,15 +116,15 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
 
     The same x and symbol give the same bytes: two different boxes under one x would show both to whoever compares them.
     """
-    return _sealed(terms, secret, board_message(terms, secret, symbol))
+    return _sealed(terms, [secret], [board_message(terms, secret, symbol)])[0]
 
 
-def _sealed(terms: MixTerms, secret: Scalar, message: bytes) -> bytes:
-    key, content = split(message)
-    box = terms.seal(terms.analyst, Element(key), content)
+def _sealed(terms: MixTerms, secrets: Sequence[Scalar], messages: Sequence[bytes]) -> list[bytes]:
+    boxes = [terms.seal(terms.analyst, Element(key), content) for key, content in map(split, messages)]
     for position in range(terms.hops, 1, -1):
-        box = terms.seal(position, multiply(secret, terms.route.opener(position)[1]), box)
-    return multiply(secret, GENERATOR) + box
+        shares = multiples(terms.route.opener(position)[1], secrets)
+        boxes = [terms.seal(position, share, box) for share, box in zip(shares, boxes, strict=True)]
+    return [key + box for key, box in zip(multiples(GENERATOR, secrets), boxes, strict=True)]
 
 
 def sign_claim(
@@ -153,8 +157,8 @@ def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> li
     return [commitment(terms, salt(terms, seed, index), index, record) for index, record in enumerate(records)]
 
 
-def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> None:
-    """Checks a claim as everybody does.
+def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> bytes:
+    """Checks a claim as everybody does; returns the sum of its keys, which may be the identity.
 
     1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and is enrolled.
     2. C2: it has m different keys, each an element.
@@ -172,10 +176,11 @@ def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> No
     if claim.credential not in enrolled:  # C1
         raise BadClaimError(f"{party}: is not enrolled for this round")
     with at_fault(BadClaimError, party):
-        keys = tuple(element(key) for key in claim.key_list)
+        keys = Elements(claim.key_list)
         if len(set(keys)) != len(keys):  # C2
             raise ProofError("a key stands twice in the claim")
         verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3
+    return keys.total
 
 
 def verify_signature(terms: MixTerms, claim: Claim) -> None:
@@ -248,15 +253,14 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
         raise BadListError(f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to {terms.max_reports}")
     if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
-    for claim in claims:
-        try:
-            check_claim(terms, claim, enrolled)  # L2
-        except BadClaimError as error:
-            raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
+    try:
+        sums = spread(lambda claim: check_claim(terms, claim, enrolled), claims)  # L2
+    except BadClaimError as error:
+        raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
     keys = list(chain.from_iterable(claim.key_list for claim in claims))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key stands twice in the list")
     try:
-        return ClaimList(digest, tuple(claims), total(keys))
+        return ClaimList(digest, tuple(claims), total(sums))
     except ProofError as error:
         raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

@@ -25,7 +25,8 @@ Scalar = NewType("Scalar", bytes)
 
 WIDTH: Final = 32
 _LABEL: Final = b"shuffledp/v2/mix/"
-_IDENTITY: Final = bytes(WIDTH)
+IDENTITY: Final = bytes(WIDTH)
+"""How the neutral element is encoded; it is no `Element`."""
 
 GENERATOR: Final = Element(bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76"))
 """G: the generator of RFC 9496."""
@@ -58,7 +59,7 @@ def _rbcl() -> Any:
 
 def element(data: bytes) -> Element:
     """The element that these bytes encode. `ProofError`: another length, no canonical encoding, or the identity."""
-    if len(data) != WIDTH or data == _IDENTITY or not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
+    if len(data) != WIDTH or data == IDENTITY or not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
         raise ProofError(f"{data[:WIDTH].hex()!r} is no group element, or the identity")
     return Element(bytes(data))
 
@@ -88,12 +89,20 @@ def multiply(factor: Scalar, point: Element) -> Element:
         raise ProofError("a product of group elements is the identity") from error
 
 
-def total(points: Iterable[Element]) -> Element:
-    """The sum of valid elements. `ProofError` where it is the identity, as of none at all."""
-    found = reduce(_rbcl().crypto_core_ristretto255_add, points, _IDENTITY)
-    if found == _IDENTITY:
+def total(points: Iterable[bytes]) -> Element:
+    """The sum of valid elements and of sums of such, which may be the identity.
+
+    `ProofError` where the result is the identity, as of none at all.
+    """
+    found = added(points)
+    if found == IDENTITY:
         raise ProofError("a sum of group elements is the identity")
     return Element(found)
+
+
+def added(points: Iterable[bytes]) -> bytes:
+    """The sum of valid elements and of sums of such, where any of them, and the result, may be the identity."""
+    return bytes(reduce(_rbcl().crypto_core_ristretto255_add, points, IDENTITY))
 
 
 def less(point: Element, gone: Iterable[Element]) -> Element:
@@ -102,7 +111,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
     Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
     """
     found = reduce(_rbcl().crypto_core_ristretto255_sub, gone, point)
-    if found == _IDENTITY:
+    if found == IDENTITY:
         raise ProofError("what is left of a sum of group elements is the identity")
     return Element(found)
 
@@ -127,11 +136,10 @@ def number(value: int) -> bytes:
 
 def hashed(label: str, *parts: bytes) -> bytes:
     """H(label; parts): SHA-512 of the label and the parts, each behind its length in 8 bytes."""
-    found = hashlib.sha512(_LABEL + label.encode() + b"\x00")
+    pieces = [_LABEL, label.encode(), b"\x00"]
     for part in parts:
-        found.update(len(part).to_bytes(8, "big"))
-        found.update(part)
-    return found.digest()
+        pieces += len(part).to_bytes(8, "big"), part
+    return hashlib.sha512(b"".join(pieces)).digest()
 
 
 def digested(label: str, *parts: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from shuffledp_core.errors import BadHopError, RoundStateError, ShuffleDPError, UnansweredError
 from shuffledp_core.randomness import RandomBytes, RandomIntegers
+from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import (
     Case,
     check_passage,
@@ -55,7 +56,7 @@ class Opened:
     """A batch that was taken: records with keys, shares, and what they say (None: nothing)."""
 
     records: tuple[bytes, ...]
-    keys: tuple[Element, ...]
+    keys: Elements
     shares: tuple[Element, ...]
     contents: tuple[bytes | None, ...]
 
@@ -97,17 +98,13 @@ class Receiver:
         if self._chain is None:
             self._chain, self._batch = chain, self._opened(records, keys)
 
-    def _opened(self, records: Sequence[bytes], keys: tuple[Element, ...]) -> Opened:
-        shares = tuple(self._share(key) for key in keys)
-        contents = tuple(
-            self._terms.content(self.position, key, share, split(record)[1])
-            for key, share, record in zip(keys, shares, records, strict=True)
-        )
-        return Opened(tuple(records), keys, shares, contents)
+    def _opened(self, records: Sequence[bytes], keys: Elements) -> Opened:
+        shares, boxes = self._shares(keys), [split(record)[1] for record in records]
+        return Opened(tuple(records), keys, shares, self._terms.contents(self.position, keys, shares, boxes))
 
-    def _share(self, key: Element) -> Element:
-        """What opens a record with this key: to the analyst the key itself."""
-        return key
+    def _shares(self, keys: Elements) -> tuple[Element, ...]:
+        """What opens the records with these keys: to the analyst the keys themselves."""
+        return tuple(keys)
 
     def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
         """The one accusation of all records that say nothing, T1 and T2; empty if all speak.
@@ -230,12 +227,12 @@ class Hop(Receiver):
             seed, own = open_submission(self._terms, claim, submissions[claim.credential])
             self._seeds[claim.credential] = seed
             records += own
-        keys = tuple(Element(split(record)[0]) for record in records)
+        keys = Elements(split(record)[0] for record in records)
         self._batch = Opened(tuple(records), keys, (), tuple(split(record)[1] for record in records))
         self._chain = Chain.start(self._terms, self._listed)
 
-    def _share(self, key: Element) -> Element:
-        return multiply(self._secrets.opening, key)
+    def _shares(self, keys: Elements) -> tuple[Element, ...]:
+        return keys.times(self._secrets.opening)
 
     def _accused(self, index: int, random: RandomBytes) -> Accused:
         share, proof = self._proved_share(index, random)
@@ -255,7 +252,8 @@ class Hop(Receiver):
         """
         if self._output is None:  # H8
             order, batch = _shuffled(self._left(), random), self._taken
-            records = tuple(self._blinded(batch.keys[at]) + (batch.contents[at] or b"") for at in order)
+            keys = batch.keys.times(self._secrets.blinding)
+            records = tuple(keys[at] + (batch.contents[at] or b"") for at in order)
             chain, root = self.chain, Tree(records).root
             stated = Header(self.position, chain.link, self._listed.digest, chain.digest, len(records), root)
             header = make_header(self._terms, stated, self.chain.total, self._secrets.blinding, self._sign, random)

@@ -7,11 +7,11 @@ statement. docs/mixing.md, "Notation".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final, TypeAlias
 
 from shuffledp_core.errors import ProofError
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified.batches import Elements, multiples
 from shuffledp_core.verified.group import (
     GENERATOR,
     WIDTH,
@@ -22,7 +22,6 @@ from shuffledp_core.verified.group import (
     multiply,
     multiply_add,
     scalar,
-    total,
 )
 
 PROOF_BYTES: Final = 2 * WIDTH
@@ -63,6 +62,36 @@ def verify_knowledge(purpose: str, context: Context, base: Element, point: Eleme
         raise ProofError(f"the proof of knowledge ({purpose}) does not hold")
 
 
+def prove_each(
+    purpose: str, contexts: Sequence[Context], base: Element, secrets: Sequence[Scalar], random: RandomBytes
+) -> tuple[list[Element], list[bytes]]:
+    """For each secret, with its own context: secret · base, and its `prove_knowledge`."""
+    label, points = f"knows/{purpose}", multiples(base, secrets)
+    statements = [(*context, base, point) for context, point in zip(contexts, points, strict=True)]
+    pairs = list(zip(secrets, statements, strict=True))
+    nonces = [nonce(random, secret, (label.encode(), *statement)) for secret, statement in pairs]
+    commitments = zip(pairs, nonces, multiples(base, nonces), strict=True)
+    proofs = []
+    for (secret, statement), r, commitment in commitments:
+        c = challenge(label, *statement, commitment)
+        proofs.append(c + multiply_add(c, secret, r))
+    return points, proofs
+
+
+def knows_each(
+    purpose: str, contexts: Sequence[Context], base: Element, points: Elements, proofs: Sequence[bytes]
+) -> list[bool]:
+    """For each point with its own context and proof whether `verify_knowledge` takes the proof."""
+    numbers = [_numbers(proof) for proof in proofs]
+    commitments = points.commitments(base, [both or (_ZERO, _ZERO) for both in numbers])
+    return [
+        both is not None
+        and commitment is not None
+        and both[0] == challenge(f"knows/{purpose}", *context, base, point, commitment)
+        for both, commitment, context, point in zip(numbers, commitments, contexts, points, strict=True)
+    ]
+
+
 def prove_equal(
     purpose: str,
     context: Context,
@@ -101,11 +130,10 @@ def prove_all(context: Context, points: Sequence[Element], secrets: Sequence[Sca
     return c + z
 
 
-def verify_all(context: Context, points: Sequence[Element], proof: bytes) -> None:
+def verify_all(context: Context, points: Elements, proof: bytes) -> None:
     """Checks `prove_all`, with one multiplication a point. Raises `ProofError`; error of soundness m/q for m points."""
     c, z = _split(proof)
-    weighted = reduce(lambda inner, point: total((multiply(c, inner), point)), reversed(points[:-1]), points[-1])
-    commitment = minus(multiply(z, GENERATOR), multiply(c, weighted))
+    commitment = minus(multiply(z, GENERATOR), points.powers(c))
     if c != challenge("claim", *context, b"".join(points), commitment):
         raise ProofError("the proof of knowledge of all keys does not hold")
 
@@ -114,6 +142,13 @@ def _split(proof: bytes) -> tuple[Scalar, Scalar]:
     if len(proof) != PROOF_BYTES:
         raise ProofError(f"a proof has {PROOF_BYTES} bytes, not {len(proof)}")
     return scalar(proof[:WIDTH]), scalar(proof[WIDTH:])
+
+
+def _numbers(proof: bytes) -> tuple[Scalar, Scalar] | None:
+    try:
+        return _split(proof)
+    except ProofError:
+        return None
 
 
 _ZERO: Final = Scalar(bytes(WIDTH))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,10 +10,11 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from shuffledp_core.documents.signatures import check_signature
-from shuffledp_core.errors import ProofError, UnansweredError
+from shuffledp_core.errors import UnansweredError
+from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.group import WIDTH, Element, digested, element, number
 from shuffledp_core.verified.keys import Route
-from shuffledp_core.verified.proofs import PROOF_BYTES, verify_knowledge
+from shuffledp_core.verified.proofs import PROOF_BYTES, knows_each
 
 TAG_BYTES: Final = 16
 """What a box adds to its content."""
@@ -75,14 +77,17 @@ class MixTerms:
 
         To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share is the key itself.
         """
-        found = self.open(position, share, box)
-        if found is None or position <= self.hops:
-            return found
-        try:
-            self.verify_message(key, found)
-        except ProofError:
-            return None
-        return found
+        return self.contents(position, Elements((key,)), (share,), (box,))[0]
+
+    def contents(
+        self, position: int, keys: Elements, shares: Sequence[Element], boxes: Sequence[bytes]
+    ) -> tuple[bytes | None, ...]:
+        """`content` of every record."""
+        opened = tuple(self.open(position, share, box) for share, box in zip(shares, boxes, strict=True))
+        if position <= self.hops:
+            return opened
+        faults = self.faults(keys, [message or b"" for message in opened])
+        return tuple(None if fault else message for message, fault in zip(opened, faults, strict=True))
 
     def statement(self, what: str, position: int, *parts: bytes) -> bytes:
         """What the party at a position signs: what it is, the round, the position, and everything it answers to."""
@@ -95,12 +100,20 @@ class MixTerms:
                 f"no answer: what should be of position {position} is not signed by it for this question"
             )
 
-    def verify_message(self, key: Element, message: bytes) -> None:
-        """Checks symbol || proof under a board key, F1 and F2. Raises `ProofError`."""
-        symbol, proof = message[: self.symbol_bytes], message[self.symbol_bytes :]
-        if int.from_bytes(symbol, "big") >= self.alphabet:  # F1
-            raise ProofError(f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}")
-        verify_knowledge("message", (self.manifest, symbol), self.route.blinding[-1], key, proof)  # F2
+    def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:
+        """What is wrong with each symbol || proof under its board key, F1 and F2; nothing if they hold."""
+        parts = [(message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages]
+        contexts, proofs = [(self.manifest, symbol) for symbol, _ in parts], [proof for _, proof in parts]
+        found = []
+        proved = knows_each("message", contexts, self.route.blinding[-1], keys, proofs)
+        for (symbol, _), stands in zip(parts, proved, strict=True):
+            if int.from_bytes(symbol, "big") >= self.alphabet:  # F1
+                found.append(f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}")
+            elif not stands:  # F2
+                found.append("the proof of knowledge (message) does not hold")
+            else:
+                found.append("")
+        return found
 
 
 def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:

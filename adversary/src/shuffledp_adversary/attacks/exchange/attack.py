@@ -37,8 +37,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import typer
 from rich.console import Console
 
 from shuffledp.commands.options import Mixing
@@ -96,7 +97,15 @@ _LESSON: Final = (
 )
 
 
-def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE, mix: Mix = Mix.PLAIN) -> AttackReport:
+def run_exchange(
+    *,
+    trials: int = TRIALS,
+    confidence: float = DEFAULT_CONFIDENCE,
+    mix: Mix = Mix.PLAIN,
+    users: int = USERS + 1,
+    culprits: str = "1",
+    tamperings: int = 0,
+) -> AttackReport:
     """Runs every tampering once at each position in real rounds, and the unguarded ones `trials` times in process.
 
     With `mix` "verified" the rounds are such, and nothing is played in process.
@@ -105,6 +114,9 @@ def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE
         trials: at least 1.
         confidence: of the intervals of what is sampled.
         mix: how the rounds are mixed.
+        users: of each verified round in which users send messages that do not open.
+        culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        tamperings: random ones in verified rounds, by a node at each position, and as many by a user.
 
     Raises:
         UsageError: a number is out of range.
@@ -112,7 +124,7 @@ def run_exchange(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE
     """
     check_trials(trials, confidence, fewest=1)
     if mix is Mix.VERIFIED:
-        return run_verified()
+        return run_verified(users, culprits, tamperings)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
         observations, refusals = asyncio.run(play(Path(folder), stages))
@@ -279,5 +291,10 @@ ATTACK: Final = Attack(
         "trials": whole_number("Rounds in process of each attack, with and without its defence."),
         "confidence": CONFIDENCE,
         "mix": Mixing,
+        "users": whole_number("Users of each verified round in which some send messages that do not open."),
+        "culprits": Annotated[
+            str, typer.Option(metavar="INTEGER,..", help="How many of them do: a round each, at each layer.")
+        ],
+        "tamperings": whole_number("Random tamperings with verified rounds, at each position and by a user."),
     },
 )

@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from shuffledp_adversary.attacks.exchange.random_node import RandomCheat
 from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
 from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
@@ -17,10 +19,14 @@ from shuffledp_core.errors import DocumentError, SubmissionClosedError
 from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.tasks import in_thread
+from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, NodeServices
 from shuffledp_shuffler.work import RoundPipeline
+
+RANDOM: Final = "random "
+"""Order of one random tampering with a verified round; the number by which it is drawn stands behind it."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,13 @@ class Orders:
 
     def give(self, order: str | None) -> None:
         """Orders a tampering for the rounds from now on; None: honest work. Forgets what was made up before."""
-        if order is not None and order not in TAMPERINGS:
+        if order is not None and order not in TAMPERINGS and not order.startswith(RANDOM):
             raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(TAMPERINGS)}")
         make_folder(self.folder)
         (self.folder / "made").unlink(missing_ok=True)
         (self.folder / "order").unlink(missing_ok=True)
         if order is not None:
-            (self.folder / "order").write_text(order)
+            write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
         """Names an enrolment key of the adversary's own: holders of its credentials are accomplices."""
@@ -70,10 +76,15 @@ class TamperingWork(RoundPipeline):
     """Mixes as a node does, then tampers. `earlier` keeps one record of every round, by position, to replay it."""
 
     orders: Orders
+    cheats: dict[str, RandomCheat] = field(default_factory=dict)
     earlier: dict[int, bytes] = field(default_factory=dict)
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
         """See `RoundPipeline.mixed`; the header counts and commits to what is really sent."""
+        cheat = self._cheat(live)
+        if cheat is not None:
+            await in_thread(cheat.accuse)
+            return await in_thread(cheat.output, await super().mixed(live))
         header = await super().mixed(live)
         if live.require_terms().mixing is not None:
             return await self._tampered_verified(live, header)
@@ -95,6 +106,14 @@ class TamperingWork(RoundPipeline):
             dropped=dropped,
             digest=hashlib.sha256(packed).hexdigest(),
         )
+
+    def _cheat(self, live: LiveRound) -> RandomCheat | None:
+        order = self.orders.order or ""
+        if not order.startswith(RANDOM):
+            return None
+        cheat = RandomCheat(live, self.identity, self.relay.roster, order)
+        self.cheats[live.record.round_id] = cheat
+        return cheat
 
     async def _tampered_verified(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
         order = self.orders.order
@@ -150,6 +169,12 @@ class LyingNode(MixNode):
         """See `MixNode.close_round`; when ordered to, counts one report fewer."""
         accepted = await super().close_round(round_id)
         return accepted - 1 if self._orders.order == SILENTLY else accepted
+
+    async def answer(self, round_id: str, chunks: Chunks) -> bytes:
+        """See `MixNode.answer`; when ordered to, something else than the truth."""
+        honest, work = await super().answer(round_id, chunks), self._parts.work
+        cheat = work.cheats.get(round_id) if isinstance(work, TamperingWork) else None
+        return honest if cheat is None else await in_thread(cheat.answer, honest)
 
     def _is_accomplice(self, credential: Signed, roster: Roster) -> bool:
         try:

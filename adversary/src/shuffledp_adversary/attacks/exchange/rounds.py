@@ -123,7 +123,9 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
     return system, orders
 
 
-def plan_for(system: LocalSystem, position: int, max_reports: int = USERS + 1) -> RoundPlan:
+def plan_for(
+    system: LocalSystem, position: int, max_reports: int = USERS + 1, min_reports: int = USERS - 1
+) -> RoundPlan:
     """Plan of a sum over the users, with the malicious node at this position; one report more or less is allowed."""
     return RoundPlan(
         population=system.population,
@@ -131,7 +133,7 @@ def plan_for(system: LocalSystem, position: int, max_reports: int = USERS + 1) -
         size=LARGEST,
         epsilon=6.0,
         delta=1e-2,
-        min_reports=USERS - 1,
+        min_reports=min_reports,
         max_reports=max_reports,
         route=ROUTES[position],
         open_seconds=120.0,

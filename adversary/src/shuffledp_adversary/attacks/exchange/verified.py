@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,9 +13,17 @@ import msgspec
 from rich.console import Console
 
 from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation, counts, observe_culprits
 from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.random_rounds import (
+    GOOD,
+    POSITIONS,
+    RandomObservation,
+    tally,
+    tampered_by_node,
+    tampered_by_user,
+)
 from shuffledp_adversary.attacks.exchange.rounds import (
-    USERS,
     Observation,
     TamperedRound,
     judge,
@@ -23,11 +31,11 @@ from shuffledp_adversary.attacks.exchange.rounds import (
     plan_for,
     tamperable_system,
 )
-from shuffledp_adversary.attacks.exchange.spoiled import spoiled_submission
 from shuffledp_adversary.attacks.exchange.tampering import CROWD
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import UsageError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.vocabulary import Mix
 from shuffledp_sim.system.processes import LocalSystem
@@ -43,9 +51,6 @@ SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     "grow": (1, 3),
 }
 """Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3: last)."""
-
-LAYERS: Final = (2, 3, 4)
-"""Positions at which a user's message says nothing; 4 is the analyst."""
 
 _GOAL: Final = "mixing: P1, P2 and P3"
 
@@ -73,53 +78,77 @@ class VerifiedObservation:
         return {**self.seen.to_dict(), "reason": self.reason, "names_node": self.names_node}
 
 
-@dataclass(frozen=True)
-class SpoiledObservation:
-    """One round with a user whose message says nothing at `layer`."""
+def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
+    """Runs every tampering once at each position in real verified rounds, and users who cheat at each layer.
 
-    layer: int
-    published: bool
-    accepted: int
-    complaints: int
-    reason: str | None
+    Then random ones, by a node at each position and by a user.
 
-
-def run_verified() -> AttackReport:
-    """Runs every tampering once at each position in real verified rounds, and a user at each layer.
+    Args:
+        users: of each round with users who cheat.
+        culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        tamperings: random ones at each position, and as many by a user; none for 0.
 
     Raises:
+        UsageError: there are not enough users for so many, or less than no tamperings.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
-    began = time.perf_counter()
+    began, numbers = time.perf_counter(), counts(users, culprits)
+    if tamperings < 0:
+        raise UsageError(f"--tamperings must be at least 0, not {tamperings}")
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
-        nodes, users = asyncio.run(_play(Path(folder), stages))
+        played = asyncio.run(_play(Path(folder), stages, Sizes(users, numbers, tamperings)))
         stages.finish()
     details: dict[str, Any] = {
-        "observations": [seen.to_dict() for seen in nodes],
-        "users": [asdict(seen) for seen in users],
+        "observations": [seen.to_dict() for seen in played.nodes],
+        "users": [asdict(seen) for seen in played.cheated],
+        "random": tally(played.drawn),
+        "broken": [asdict(seen) for seen in played.drawn if seen.outcome not in GOOD],
     }
-    return AttackReport(
-        "exchange", _LESSON, (*_of_nodes(nodes), _of_users(users)), time.perf_counter() - began, details
-    )
+    findings = (*_of_nodes(played.nodes), *_of_users(played.cheated), *_of_random(played.drawn))
+    return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
 
 
-async def _play(folder: Path, stages: Stages) -> tuple[list[VerifiedObservation], list[SpoiledObservation]]:
+@dataclass(frozen=True)
+class Sizes:
+    """How large the rounds with culprits are and how many culprits they have; how many tamperings are drawn."""
+
+    users: int
+    culprits: tuple[int, ...]
+    tamperings: int
+
+
+@dataclass
+class _Played:
+    nodes: list[VerifiedObservation] = field(default_factory=list)
+    cheated: list[CulpritsObservation] = field(default_factory=list)
+    drawn: list[RandomObservation] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.nodes) + len(self.cheated) + len(self.drawn)
+
+
+async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
     scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
-    total = len(scenarios) + len(LAYERS)
+    crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
+    total = len(scenarios) + len(crowds) + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
-    nodes: list[VerifiedObservation] = []
-    users: list[SpoiledObservation] = []
+    found = _Played()
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
         for name, position in scenarios:
-            nodes.append(await observe_node(system, orders, name, position))
-            stages.update("rounds", len(nodes), total)
-        for layer in LAYERS:
-            users.append(await observe_user(system, layer))
-            stages.update("rounds", len(nodes) + len(users), total)
+            found.nodes.append(await observe_node(system, orders, name, position))
+            stages.update("rounds", len(found), total)
+        for layer, number in crowds:
+            found.cheated.append(await observe_culprits(system, layer, sizes.users, number))
+            stages.update("rounds", len(found), total)
+        for number in range(sizes.tamperings):
+            for position in POSITIONS:
+                found.drawn.append(await tampered_by_node(system, orders, position, str(number)))
+            found.drawn.append(await tampered_by_user(system, str(number)))
+            stages.update("rounds", len(found), total)
     finally:
         system.stop()
-    return nodes, users
+    return found
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
@@ -135,25 +164,6 @@ async def observe_node(system: LocalSystem, orders: Orders, tampering: str, posi
     seen = await judge(tampered, signed, orders.made(), tampering, position)
     orders.give(None)
     return VerifiedObservation(seen, _result(tampered, signed).reason)
-
-
-async def observe_user(system: LocalSystem, layer: int) -> SpoiledObservation:
-    """Plays one whole verified round of honest nodes with a user whose first message says nothing at `layer`."""
-    spoiled = await _open(system, 1)
-    await spoiled.submit()
-    [member] = spoiled.members(1)
-    await spoiled.send([spoiled_submission(spoiled.verified, member, layer)])
-    signed = await spoiled.finish()
-    result = _result(spoiled, signed)
-    board = await spoiled.board(result)
-    complaints = [spoiled.complaint(signed, board, user) for user in range(len(spoiled.honest))]
-    return SpoiledObservation(
-        layer=layer,
-        published=result.board_digest is not None,
-        accepted=result.accepted,
-        complaints=sum(error is not None for error in complaints),
-        reason=result.reason,
-    )
 
 
 def _result(tampered: TamperedRound, signed: Signed) -> Result:
@@ -174,12 +184,33 @@ def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
     return findings
 
 
-def _of_users(users: list[SpoiledObservation]) -> Finding:
-    good = sum(one.published and one.accepted == USERS and not one.complaints for one in users)
-    quantity = "answered without that user, as a share of the rounds"
-    return _counted(
-        "a user's message that does not open, at each layer", quantity, good, users, "the others are all there"
-    )
+def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
+    findings = []
+    for number, users in dict.fromkeys((one.culprits, one.users) for one in cheated):
+        rounds = [one for one in cheated if one.culprits == number]
+        who = "a message" if number == 1 else f"a message of each of {number:,} users"
+        seconds = ", ".join(f"{one.seconds:.1f} s at {one.layer}" for one in rounds)
+        findings.append(
+            _counted(
+                f"{who} that does not open, {users:,} users, at each layer",
+                "the culprits named, the others answered, as a share of the rounds",
+                sum(one.right for one in rounds),
+                rounds,
+                f"from the close to the result: {seconds}",
+            )
+        )
+    return findings
+
+
+def _of_random(drawn: list[RandomObservation]) -> list[Finding]:
+    findings = []
+    for who, outcomes in tally(drawn).items():
+        rounds = [one for one in drawn if one.by == who]
+        good = sum(one.outcome in GOOD for one in rounds)
+        note = ", ".join(f"{outcome}: {times}" for outcome, times in sorted(outcomes.items()))
+        quantity = "noticed or without effect, and nobody honest named, as a share of the rounds"
+        findings.append(_counted(f"random tampering by {who}", quantity, good, rounds, note))
+    return findings
 
 
 def _counted(scenario: str, quantity: str, found: int, rounds: list[Any], note: str) -> Finding:

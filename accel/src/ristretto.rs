@@ -1,0 +1,77 @@
+//! Batches in ristretto255. All arithmetic is `curve25519-dalek`'s: nothing here is ours but the loops.
+//!
+//! Secrets are factors of `Elements::times` and `multiples` alone, whose time does not depend on them.
+
+use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint, VartimeRistrettoPrecomputation};
+use curve25519_dalek::scalar::Scalar;
+use curve25519_dalek::traits::{Identity, VartimeMultiscalarMul, VartimePrecomputedMultiscalarMul};
+use std::iter::successors;
+use zeroize::Zeroizing;
+
+pub use crate::words::Bytes;
+
+/// The number that these bytes encode, or `None` if it is not below the group's order.
+pub fn scalar(bytes: &Bytes) -> Option<Scalar> {
+    Scalar::from_canonical_bytes(*bytes).into()
+}
+
+/// The element that these bytes encode, or `None` for another encoding and for the identity.
+pub fn element(bytes: &Bytes) -> Option<RistrettoPoint> {
+    CompressedRistretto(*bytes).decompress().filter(|point| *point != RistrettoPoint::identity())
+}
+
+/// Elements that are decoded once.
+pub struct Elements(Vec<RistrettoPoint>);
+
+impl Elements {
+    /// The elements, or the place of the first one that is none.
+    pub fn new(encoded: &[Bytes]) -> Result<Self, usize> {
+        encoded.iter().enumerate().map(|(place, bytes)| element(bytes).ok_or(place)).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every element times a secret factor.
+    pub fn times(&self, factor: &Scalar) -> Vec<Bytes> {
+        // All are encoded with one inversion, which gives twice what it is given.
+        let half = Zeroizing::new(factor.div_by_2());
+        doubled(&Zeroizing::new(self.0.iter().map(|point| point * *half).collect::<Vec<_>>()))
+    }
+
+    /// The sum.
+    pub fn total(&self) -> Bytes {
+        self.0.iter().sum::<RistrettoPoint>().compress().0
+    }
+
+    /// The sum of c^j times the j-th element, counted from `first` + 1. For public numbers: the time depends on them.
+    pub fn powers(&self, c: &Scalar, first: u64) -> Bytes {
+        let start = (0..first).fold(*c, |power, _| power * c);
+        let weights: Vec<_> = successors(Some(start), |power| Some(power * c)).take(self.0.len()).collect();
+        RistrettoPoint::vartime_multiscalar_mul(&weights, &self.0).compress().0
+    }
+
+    /// z_j times the base less c_j times the j-th element. For public numbers: the time depends on them.
+    pub fn commitments(&self, base: &RistrettoPoint, c: &[Scalar], z: &[Scalar]) -> Vec<Bytes> {
+        let table = VartimeRistrettoPrecomputation::new([base]);
+        let half = |z: &Scalar| z.div_by_2();
+        let terms = self.0.iter().zip(c).zip(z);
+        let one = |((point, c), z)| table.vartime_mixed_multiscalar_mul([half(z)], [-half(c)], [point]);
+        doubled(&terms.map(one).collect::<Vec<_>>())
+    }
+}
+
+/// The base times each secret factor.
+pub fn multiples(base: &RistrettoPoint, factors: &[Scalar]) -> Vec<Bytes> {
+    let one = |factor: &Scalar| base * *Zeroizing::new(factor.div_by_2());
+    doubled(&Zeroizing::new(factors.iter().map(one).collect::<Vec<_>>()))
+}
+
+fn doubled(halves: &[RistrettoPoint]) -> Vec<Bytes> {
+    RistrettoPoint::double_and_compress_batch(halves).into_iter().map(|encoded| encoded.0).collect()
+}

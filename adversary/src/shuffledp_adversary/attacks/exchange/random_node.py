@@ -1,0 +1,201 @@
+"""A malicious node of a verified round that does one random wrong thing, and goes on as if nothing had been.
+
+It signs what it puts out, most of the time anew. Where the round asks it for a step of a trace, that may be the wrong
+thing; so may an accusation of a record that opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+import msgspec
+
+from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, records_changed, tampered
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import BatchHeader, Roster
+from shuffledp_core.files import write_atomic
+from shuffledp_core.keys import Identity
+from shuffledp_core.randomness import system_random
+from shuffledp_core.verified.blame import (
+    Case,
+    opening_context,
+    signed_accused,
+    signed_answer,
+    signed_moves,
+)
+from shuffledp_core.verified.chain import Chain, follow
+from shuffledp_core.verified.evidence import Accused, Moves, Passage, Trace
+from shuffledp_core.verified.group import multiply
+from shuffledp_core.verified.headers import Header, Signer, make_header, signed_header
+from shuffledp_core.verified.history import Accusation, History, Inquiry, check_history, packed, unpacked
+from shuffledp_core.verified.manifests import mixing_part
+from shuffledp_core.verified.proofs import prove_equal
+from shuffledp_core.verified.terms import MixTerms, key_of
+from shuffledp_core.verified.trees import Tree
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.verified.mixing import taken
+
+WHERE: Final = ("records", "records", "header", "history", "bytes", "accusation", "answer", "answer")
+"""What is changed: its records with or without a new header, a field of its header, what others said and signed, any
+bit of what it sends, whom it accuses, and what it answers."""
+
+_AGAIN: Final = 0.8
+"""Probability that it signs anew what it changed."""
+
+
+class RandomCheat:
+    """One round's wrong thing, drawn by a number that the adversary chose."""
+
+    def __init__(self, live: LiveRound, identity: Identity, roster: Roster, seed: str) -> None:
+        self._live, self._identity, self._roster = live, identity, roster
+        self._draw = Random(seed)  # noqa: S311 - chooses a tampering; no secret
+        self.where = self._draw.choice(WHERE)
+        if self.where == "accusation" and live.record.is_entry:
+            self.where = "records"  # node 1 opens nothing that it could accuse
+
+    @property
+    def _mixing(self) -> MixTerms:
+        mixing = self._live.require_terms().mixing
+        if mixing is None:
+            raise ValueError("the round is a plain one")
+        return mixing
+
+    @property
+    def _sign(self) -> Signer:
+        return self._identity.sign_bytes
+
+    # -------------------------------------------------- before and after its own mixing
+
+    def accuse(self) -> None:
+        """Leaves an accusation of a record that opens where an honest node leaves its own; before it mixes."""
+        if self.where != "accusation" or self._live.folder.accusation.exists():
+            return
+        terms, position = self._mixing, self._live.record.position
+        _, history = taken(self._live, self._identity, self._roster)
+        length = len(history.to_bytes())
+        batch, width = self._live.folder.incoming.read_bytes()[length:], terms.record_bytes(position)
+        records = [batch[at : at + width] for at in range(0, len(batch), width)]
+        at, secret = self._draw.randrange(len(records)), self._live.require_secret().opening
+        key = key_of(records[at])
+        share = multiply(secret, key)
+        pairs = terms.route.opener(position), (key, share)
+        proof = prove_equal("opening", opening_context(terms, position), *pairs, secret, system_random)
+        said = Accused(at, records[at], Tree(records).path(at), share, proof)
+        said = said if self._draw.random() < 1 - _AGAIN else tampered(said, self._draw)
+        case = self._chain(history, history.headers).case
+        said = replace(said, signature=self._sign(signed_accused(case, position, said)))
+        write_atomic(self._live.folder.accusation, packed(Accusation(history, (said,))))
+
+    def output(self, header: BatchHeader) -> BatchHeader:
+        """Changes what it sends; the header of that."""
+        length = header.history if isinstance(header.history, int) else 0
+        data, width = self._live.folder.outgoing.read_bytes(), self._mixing.record_bytes(header.position)
+        history = History.from_bytes(data[:length])
+        records = [data[at : at + width] for at in range(length, len(data), width)]
+        changes: dict[str, Callable[[], bytes]] = {
+            "records": lambda: self._other_records(history, records),
+            "header": lambda: self._with_header(history, self._other_header(history)) + data[length:],
+            "history": lambda: self._other_history(history).to_bytes() + data[length:],
+            "bytes": lambda: bit_flipped(data, self._draw),
+        }
+        if self.where not in changes:
+            return header
+        sent = changes[self.where]()
+        write_atomic(self._live.folder.outgoing, sent)
+        # The history's length is signed beside the digest: records alone change the rest.
+        before = len(sent) - len(data) if self.where in {"header", "history"} else 0
+        count = (len(sent) - length - before) // width
+        return msgspec.structs.replace(
+            header,
+            records=count,
+            users=count // self._mixing.messages_per_user,
+            digest=digest(sent),
+            history=length + before,
+        )
+
+    def _other_records(self, history: History, records: list[bytes]) -> bytes:
+        changed = records_changed(records, self._draw)
+        said = history.headers[-1]
+        if self._draw.random() < _AGAIN:
+            incoming = self._chain(history, history.headers[:-1]).total
+            stated = replace(said, count=len(changed), root=Tree(changed).root)
+            secret = self._live.require_secret().blinding
+            said = make_header(self._mixing, stated, incoming, secret, self._sign, system_random)
+        return self._with_header(history, said) + b"".join(changed)
+
+    def _other_header(self, history: History) -> Header:
+        changed = tampered(history.headers[-1], self._draw)
+        if self._draw.random() < _AGAIN:
+            changed = replace(changed, signature=self._sign(signed_header(self._mixing, changed)))
+        return changed
+
+    def _other_history(self, history: History) -> History:
+        if len(history.headers) > 1 and self._draw.random() < 0.4:
+            first = tampered(history.headers[0], self._draw)
+            return replace(history, headers=(first, *history.headers[1:]))
+        if history.transcripts and self._draw.random() < 0.5:
+            return replace(history, transcripts=history.transcripts[:-1])
+        return self._other_list(history)
+
+    def _other_list(self, history: History) -> History:
+        claims, at = list(history.claims), self._draw.randrange(len(history.claims))
+        changes: list[Callable[[], History]] = [
+            lambda: replace(history, list_signature=bit_flipped(history.list_signature, self._draw)),
+            lambda: replace(history, enrolment_signature=bit_flipped(history.enrolment_signature, self._draw)),
+            lambda: replace(history, claims=(*claims[:at], bit_flipped(claims[at], self._draw), *claims[at + 1 :])),
+            lambda: replace(history, claims=(*claims[:at], *claims[at + 1 :])),
+        ]
+        return self._draw.choice(changes)()
+
+    @staticmethod
+    def _with_header(history: History, header: Header) -> bytes:
+        return replace(history, headers=(*history.headers[:-1], header)).to_bytes()
+
+    def _chain(self, history: History, headers: tuple[Header, ...]) -> Chain:
+        terms = self._live.require_terms()
+        population = self._roster.population(terms.certificate.population)
+        known = check_history(history, terms.manifest, self._mixing, population, mixing_part(terms.route[0]))
+        return follow(self._mixing, known, headers, history.transcripts)
+
+    # -------------------------------------------------- what it answers
+
+    def answer(self, honest: bytes) -> bytes:
+        """Changes one thing in an honest answer, and signs that as its own."""
+        if self.where != "answer":
+            return honest
+        asked = unpacked(honest, Inquiry)
+        length = msgspec.json.decode(self._live.record.outgoing.body)["history"] if self._live.record.outgoing else 0
+        own = History.from_bytes(self._live.folder.outgoing.read_bytes()[:length])
+        case = self._chain(replace(own, transcripts=asked.transcripts), asked.headers).case
+        if asked.passages:
+            at = self._draw.randrange(len(asked.passages))
+            passages = list(asked.passages)
+            passages[at] = self._other_passage(case, passages[at])
+            return packed(replace(asked, passages=tuple(passages)))
+        traces, at = list(asked.traces), self._draw.randrange(len(asked.traces))
+        traces[at] = self._other_trace(case, traces[at])
+        return packed(replace(asked, traces=tuple(traces)))
+
+    def _other_trace(self, case: Case, trace: Trace) -> Trace:
+        position = self._live.record.position
+        if trace.origin is not None:
+            origin = tampered(replace(trace.origin, signature=b""), self._draw)
+            before = replace(trace, origin=None)
+            return replace(
+                before, origin=replace(origin, signature=self._sign(signed_answer(case, position, before, origin)))
+            )
+        step, earlier = tampered(replace(trace.steps[-1], signature=b""), self._draw), trace.steps[:-1]
+        so_far = replace(trace, steps=earlier)
+        signature = self._sign(signed_answer(case, position, so_far, step))
+        return replace(trace, steps=(*earlier, replace(step, signature=signature)))
+
+    def _other_passage(self, case: Case, passage: Passage) -> Passage:
+        moves, before = list(passage.hops[-1].moves), replace(passage, hops=passage.hops[:-1])
+        at = self._draw.randrange(len(moves))
+        moves[at] = tampered(moves[at], self._draw)
+        said = Moves(tuple(moves))
+        signature = self._sign(signed_moves(case, self._live.record.position, before, said))
+        return replace(passage, hops=(*before.hops, replace(said, signature=signature)))

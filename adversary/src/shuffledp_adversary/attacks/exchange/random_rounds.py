@@ -1,0 +1,170 @@
+"""Random tampering in real verified rounds, by one node at each position and by a user: who notices, and who is named.
+
+Each round has one user who works with whoever tampers: one of its messages says nothing to the analyst, so that every
+node answers for a step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+import msgspec
+from nacl import bindings
+
+from shuffledp_adversary.attacks.exchange.culprits import named_in
+from shuffledp_adversary.attacks.exchange.node import RANDOM, Orders
+from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, tampered
+from shuffledp_adversary.attacks.exchange.rounds import LARGEST, TamperedRound, open_tampered, plan_for
+from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record, spoiled_submission
+from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
+from shuffledp_core.documents.models import Result
+from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.randomness import system_random
+from shuffledp_core.verified.claims import Prepared, claim_bytes, make_claim, seal_record, sign_claim
+from shuffledp_core.verified.group import random_scalar
+from shuffledp_core.verified.terms import MixTerms
+from shuffledp_core.vocabulary import Mix, Outcome
+from shuffledp_sim.system.processes import LocalSystem
+
+HONEST: Final = 5
+"""Honest users of a round, and the fewest that it may have: beside them there is the one who cheats."""
+
+POSITIONS: Final = (1, 2, 3)
+USER: Final = "a user"
+
+CAUGHT, NO_ANSWER, REFUSED, HARMLESS = "caught", "no answer", "refused at the door", "harmless"
+UNNOTICED, FRAMED = "unnoticed", "framed"
+GOOD: Final = (CAUGHT, NO_ANSWER, REFUSED, HARMLESS)
+"""What may become of a tampered round: its author is named, or it ends with nobody named, or the entry node takes no
+such submission, or it is published and nothing is wrong with it: the one user who cheats apart, everybody's messages
+stand on the board."""
+
+_NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
+
+
+@dataclass(frozen=True)
+class RandomObservation:
+    """One round: who tampered (`node 2`, or a user), the number by which it was drawn, and what became of it.
+
+    `outcome` is one of `GOOD`, or "unnoticed" or "framed", which break a promise; `reason` is why the round ended.
+    """
+
+    by: str
+    seed: str
+    outcome: str
+    reason: str | None
+
+
+async def tampered_by_node(system: LocalSystem, orders: Orders, position: int, seed: str) -> RandomObservation:
+    """Plays a round in which the malicious node, at this position, does one random wrong thing."""
+    played = await _open(system, position)
+    [member] = played.members(1)
+    orders.give(f"{RANDOM}{seed} at {position}")
+    try:
+        await played.send([*played.honest, spoiled_submission(played.verified, member, len(POSITIONS) + 1)])
+        return await _judged(played, f"node {position}", member, seed)
+    finally:
+        orders.give(None)
+
+
+async def tampered_by_user(system: LocalSystem, seed: str) -> RandomObservation:
+    """Plays a round in which a user does one random wrong thing."""
+    played = await _open(system, 1)
+    [member] = played.members(1)
+    await played.send(played.honest)
+    sent, draw = False, Random(seed)  # noqa: S311 - chooses a tampering; no secret
+    try:
+        await played.send([_cheating(played, member, draw)])
+        sent = True
+    except ShuffleDPError as error:
+        refusal = str(error)
+    found = await _judged(played, USER, member, seed)
+    if sent or found.outcome not in GOOD:
+        return found
+    return replace(found, outcome=REFUSED, reason=refusal)
+
+
+async def _open(system: LocalSystem, position: int) -> TamperedRound:
+    plan = plan_for(system, position, max_reports=HONEST + 1, min_reports=HONEST)
+    played = await open_tampered(system, msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=3600.0))
+    played.honest += played.prepared([number % (LARGEST + 1) for number in range(HONEST)])
+    return played
+
+
+async def _judged(played: TamperedRound, culprit: str, cheat: Member, seed: str) -> RandomObservation:
+    signed = await played.finish()
+    result = verify_from(played.roster.analyst, signed, Result)
+    name = cheat.identity().name
+    culprits = {culprit, f"user {name}"}
+
+    def seen(outcome: str, reason: str | None) -> RandomObservation:
+        return RandomObservation(culprit, seed, outcome, reason)
+
+    if result.outcome != Outcome.PUBLISHED:
+        named = _NAMED.search(result.reason or "")
+        if named is None:
+            return seen(NO_ANSWER, result.reason)
+        return seen(CAUGHT if named[1] in culprits else FRAMED, result.reason)
+    board = await played.board(result)
+    complaints = [played.complaint(signed, board, user) for user in range(HONEST)]
+    missed = [error for error in complaints if error is not None]
+    if missed:
+        return seen(UNNOTICED, str(missed[0]))
+    excluded = await named_in(played, signed)
+    if excluded - {name}:
+        return seen(FRAMED, f"excluded: {', '.join(sorted(excluded - {name}))}")
+    return seen(CAUGHT if excluded and culprit == USER else HARMLESS, None)
+
+
+def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSubmission:
+    """A submission with one thing wrong: a field of the claim, the records, or what one of them says at a layer."""
+    terms = played.verified.mixing
+    if terms is None:
+        raise ValueError("claims are of verified rounds")
+    private, geometry = member.private_key, played.verified.geometry
+    own = make_claim(terms, [0] * terms.messages_per_user, private, system_random)
+    changes: dict[str, Callable[[], Prepared]] = {
+        "claim": lambda: _other_claim(terms, own, private, draw),
+        "records": lambda: replace(own, submission=_other_records(own.submission, draw)),
+        "box": lambda: _spoiled(terms, private, draw.randrange(2, terms.analyst + 1)),
+        "key": lambda: _repeated(terms, private),
+    }
+    made = changes[draw.choice(["claim", "claim", "records", "records", "box", "key"])]()
+    return wrap_claim(played.verified, member, made, bytes(geometry.symbol_bytes * geometry.messages_per_user))
+
+
+def _other_claim(terms: MixTerms, own: Prepared, private: bytes, draw: Random) -> Prepared:
+    claim = tampered(own.claim, draw)
+    if draw.random() < 0.8:
+        key = bindings.crypto_sign_seed_keypair(private)[1]
+        signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[: bindings.crypto_sign_BYTES]
+        claim = replace(claim, signature=signature)
+    return replace(own, claim=claim)
+
+
+def _other_records(submission: bytes, draw: Random) -> bytes:
+    return draw.choice([bit_flipped(submission, draw), submission[:-1], submission + b"x"])
+
+
+def _spoiled(terms: MixTerms, private: bytes, layer: int) -> Prepared:
+    secrets = [random_scalar(system_random) for _ in range(terms.messages_per_user)]
+    records = [spoiled_record(terms, secrets[0], layer), *(seal_record(terms, secret, 0) for secret in secrets[1:])]
+    return sign_claim(terms, records, secrets, private, system_random)
+
+
+def _repeated(terms: MixTerms, private: bytes) -> Prepared:
+    secrets = [random_scalar(system_random)] * terms.messages_per_user
+    records = [seal_record(terms, secret, 0) for secret in secrets]
+    return sign_claim(terms, records, secrets, private, system_random)
+
+
+def tally(seen: Sequence[RandomObservation]) -> dict[str, dict[str, int]]:
+    """How often each outcome was, by who tampered."""
+    by = dict.fromkeys(one.by for one in seen)
+    return {who: dict(Counter(one.outcome for one in seen if one.by == who)) for who in by}

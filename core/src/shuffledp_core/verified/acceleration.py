@@ -1,0 +1,71 @@
+"""Batches in ristretto255 by the optional wheel `shuffledp-accel`, which has them from `curve25519-dalek`.
+
+They are a maintained library's, on every processor; docs/adr/0012-accelerator.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any, Final
+
+from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel
+from shuffledp_core.randomness import system_random
+from shuffledp_core.verified.group import (
+    GENERATOR,
+    IDENTITY,
+    WIDTH,
+    Scalar,
+    added,
+    minus,
+    multiply,
+    multiply_add,
+    random_scalar,
+)
+
+_COUNT: Final = 5
+
+
+@cache
+def points() -> Any:
+    """The wheel, whose `Elements` and `multiples` were compared with libsodium once; None: libsodium alone."""
+    found = wheel()
+    if found is None or agrees(found):
+        return found
+    warnings.warn(
+        "shuffledp-accel: its batches in ristretto255 do not agree with libsodium on this machine and are not used; "
+        f"report it, and set {VARIABLE}=off until it is mended",
+        AcceleratorWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def agrees(made: Any) -> bool:
+    """Whether products, sums, weighted sums and commitments are libsodium's, and what is no element is refused."""
+    factors = [random_scalar(system_random) for _ in range(_COUNT)]
+    base = multiply(random_scalar(system_random), GENERATOR)
+    elements = [multiply(factor, base) for factor in factors]
+    if made.multiples(base, b"".join(factors)) != b"".join(elements):
+        return False
+    batch, (c, z) = made.Elements(b"".join(elements)), factors[:2]
+    weighted, power = [], c
+    for element in elements:
+        weighted.append(multiply(power, element))
+        power = multiply_add(power, c, Scalar(bytes(WIDTH)))
+    commitments = [minus(multiply(z, base), multiply(c, element)) for element in elements]
+    right = (
+        batch.times(c) == b"".join(multiply(c, element) for element in elements),
+        batch.total() == added(elements),
+        batch.powers(c, 0) == added(weighted),
+        batch.commitments(base, c * _COUNT, z * _COUNT) == b"".join(commitments),
+    )
+    return all(right) and not any(_takes(made, no_element) for no_element in (IDENTITY, b"\xff" * WIDTH))
+
+
+def _takes(made: Any, data: bytes) -> bool:
+    try:
+        made.Elements(data)
+    except ValueError:
+        return False
+    return True
