@@ -96,8 +96,8 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
         (["bob", "--csv", "no.csv"], "cannot read the list of names"),
         (["bob", "--csv", "nonsense.toml"], "has no column `name`"),
         (["bob", "--address", "node-9=host:1"], "names no party"),
-        (["bob", "--broker", "host"], "is not PARTY=HOST:PORT"),
-        (["bob", "--gateway", "https://host:1/"], "is not PARTY=HOST:PORT"),
+        (["bob", "--broker", "host"], "is not HOST:PORT"),
+        (["bob", "--gateway", "https://host:1/"], "is not HOST:PORT"),
         ([], "name whom to enrol"),
     ],
 )

@@ -84,9 +84,7 @@ def check_settings(settings: str) -> None:
 
 def read_bundle(path: Path) -> Bundle:
     """Reads a bundle from its file; nothing in it is believed yet. Raises `ConfigError`."""
-    data = read_file(path, "bundle")
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise ConfigError(f"{path} has {len(data)} bytes; no bundle is longer than {MAX_DOCUMENT_BYTES}")
+    data = read_file(path, "bundle", MAX_DOCUMENT_BYTES)
     try:
         return from_json(data, Bundle)
     except MalformedDocumentError as error:
@@ -105,7 +103,11 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
         ConfigError: the folder holds something or cannot be made; step 2, as `StaleRosterError` where it is the roster.
         DocumentError: the roster is not under the root key.
     """
-    if folder.exists() and any(folder.iterdir()):
+    try:
+        empty = not folder.exists() or not any(folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{folder} can be no folder ({error.strerror}); choose a new one") from error
+    if not empty:
         raise ConfigError(
             f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the same device"
         )

@@ -22,11 +22,12 @@ from shuffledp_client.device import Device
 from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_core.config import load_config
 from shuffledp_core.documents.signed import from_json, to_json
-from shuffledp_core.errors import ShuffleDPError, UsageError
+from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
+from shuffledp_core.interruption import unwinding
 from shuffledp_core.keys import read_file, read_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.terminal import prepare_terminal
+from shuffledp_core.terminal import explain, prepare_terminal
 
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -142,7 +143,7 @@ def check_evidence_(
 ) -> None:
     """Check somebody's evidence against roster and board. No keys and no network are needed."""
     bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
-    shown = check_evidence(bundle, read_roster(roster, root_key), read_file(folder / "board.bin", "board"))
+    shown = check_evidence(bundle, read_roster(roster, root_key), read_file(folder / "board.bin", "board", most=None))
     typer.echo(
         f"It holds. {shown.missing} of {shown.messages} messages of a submission that was acknowledged for round "
         f"{shown.round_id} are not on its board. One of these did it, and nothing here says which: "
@@ -191,13 +192,21 @@ def _report(verified: VerifiedResult) -> None:
 
 
 def main() -> None:
-    """Entry point: one line for what went wrong, and its exit code."""
+    """Entry point: one line for what went wrong, and its exit code. A signal unwinds: no half of a folder is left."""
     prepare_terminal()
-    try:
-        app()
-    except ShuffleDPError as error:
-        typer.echo(f"shuffledp-client: {error}", err=True)
-        sys.exit(error.exit_code)
+    with unwinding() as interruption:
+        try:
+            app()
+        except ShuffleDPError as error:
+            typer.echo(f"shuffledp-client: {error}", err=True)
+            sys.exit(interruption.exit_code or error.exit_code)
+        except OSError as error:  # of a file that nobody has looked at more closely
+            typer.echo(f"shuffledp-client: {explain(error)}", err=True)
+            sys.exit(interruption.exit_code or OutputError.exit_code)
+        except asyncio.CancelledError:  # by a signal
+            sys.exit(interruption.exit_code)
+        except SystemExit as end:
+            sys.exit(interruption.exit_code or end.code)
 
 
 if __name__ == "__main__":

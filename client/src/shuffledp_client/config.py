@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,9 @@ from shuffledp_core.documents.models import Credential, Roster
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, DocumentError
 from shuffledp_core.keys import load_identity, parse_hex_key, read_file
+
+_HOST: Final = re.compile(r"""[^\s\x00-\x20"'\\/@]+""")
+"""A name or an address; whether there is such a one is found out by calling it."""
 
 MAX_EVIDENCE_DAYS: Final = 3660
 """Ten years: a bound, because kept submissions tell which messages were the user's."""
@@ -93,7 +97,9 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
 def is_address(text: str) -> bool:
     """Whether this is host:port."""
     host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65_535
+    if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
+        return False
+    return len(port) <= 5 and 1 <= int(port) <= 65_535
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

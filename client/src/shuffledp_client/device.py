@@ -140,6 +140,8 @@ class Device:
         """
         kept = self._store.rounds()
         rounds = tuple(round_id for round_id in kept if self._store.load(round_id).result is None) or kept
+        if not rounds:
+            raise RoundStateError("no submission waits for verification here: none was made, or all were verified")
         if len(rounds) != 1:
             raise RoundStateError(f"{len(rounds)} submissions wait for verification here; name one with --round")
         return rounds[0]

@@ -50,14 +50,22 @@ class Identity:
         return self.key.sign(statement)
 
 
-def read_file(path: Path, what: str) -> bytes:
-    """Reads a file that the configuration names; `ConfigError` says which file cannot be read, and why."""
+MOST_BYTES: Final = 2**26
+"""Of a file that somebody names: what has no end, such as a device, would take all memory."""
+
+
+def read_file(path: Path, what: str, most: int | None = MOST_BYTES) -> bytes:
+    """Reads a file of so many bytes at most, None: any; `ConfigError` says which cannot be read, and why."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read() if most is None else stream.read(most + 1)
     except OSError as error:
         raise ConfigError(
             f"cannot read the {what} {path}: {error.strerror}; check the path and its permissions"
         ) from error
+    if most is not None and len(data) > most:
+        raise ConfigError(f"the {what} {path} has more than {most:,} bytes; check the path")
+    return data
 
 
 def read_signed(path: Path, what: str) -> Signed:

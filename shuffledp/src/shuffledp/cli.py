@@ -16,9 +16,9 @@ import typer
 from typer.core import TyperGroup
 
 from shuffledp.commands.app import advise, calibrate, certify_app, compose, location, simulate, verify
-from shuffledp.interruption import unwinding
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.installed import offered
+from shuffledp_core.interruption import unwinding
 from shuffledp_core.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {

@@ -22,7 +22,9 @@ def enrol(
     count: Annotated[int, typer.Option(min=0, max=100_000, help="Number of further clients, named by number.")] = 0,
     prefix: Annotated[str, typer.Option(help="Prefix of the names of --count.")] = "device",
     csv: Annotated[Path | None, typer.Option(help="Also those in the column `name` of this file.")] = None,
-    days: Annotated[int | None, typer.Option(min=1, help="The credentials end by then; default: never.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="The credentials end by then; default: never.")
+    ] = None,
     settings: Annotated[
         Path | None, typer.Option(help="TOML with [policy] and more of the devices' configuration, for their bundles.")
     ] = None,
@@ -67,7 +69,7 @@ def bundle(
     from shuffledp_ops.keys.pki import open_deployment
 
     done = enrolment.bundle(open_deployment(folder), names or [])
-    typer.echo(f"{len(done)} bundles are in {folder / 'clients'}")
+    typer.echo(f"{'1 bundle is' if len(done) == 1 else f'{len(done)} bundles are'} in {folder / 'clients'}")
 
 
 @keys_app.command()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp_client.bundle import Bundle, check_settings
+from shuffledp_client.config import is_address
 from shuffledp_core.documents.models import Credential, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.documents.submission import credential_id
@@ -76,8 +77,8 @@ def outside(
     known = {party.name: "" for party in deployment.roster.parties}
     given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
     for name, where in (("broker", broker), ("gateway", gateway)):
-        if where is not None:
-            replace_addresses({name: ""}, [f"{name}={where}"])
+        if where is not None and not is_address(where):
+            raise UsageError(f"--{name} {where[:80]!r} is not HOST:PORT, a name or address and a port from 1 to 65535")
     return Outside(given, broker, gateway)
 
 

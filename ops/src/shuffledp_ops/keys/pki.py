@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from shuffledp_client.config import is_address
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
@@ -164,11 +165,10 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
     replaced = dict(addresses)
     for text in given:
         name, _, address = text.partition("=")
-        host, _, port = address.rpartition(":")
         if name not in addresses:
             raise UsageError(f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}")
-        if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
-            raise UsageError(f"{text!r} is not PARTY=HOST:PORT with a port from 1 to 65535")
+        if not is_address(address):
+            raise UsageError(f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address and a port from 1 to 65535")
         replaced[name] = address
     return replaced
 
