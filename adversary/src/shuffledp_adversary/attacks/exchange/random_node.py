@@ -127,8 +127,9 @@ class RandomCheat:
         return self._with_header(history, said) + b"".join(changed)
 
     def _other_header(self, history: History) -> Header:
-        changed = tampered(history.headers[-1], self._draw)
-        if self._draw.random() < _AGAIN:
+        said = history.headers[-1]
+        changed = tampered(said, self._draw)
+        if changed.signature == said.signature and self._draw.random() < _AGAIN:
             changed = replace(changed, signature=self._sign(signed_header(self._mixing, changed)))
         return changed
 

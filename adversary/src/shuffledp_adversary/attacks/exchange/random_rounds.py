@@ -141,7 +141,7 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
 
 def _other_claim(terms: MixTerms, own: Prepared, private: bytes, draw: Random) -> Prepared:
     claim = tampered(own.claim, draw)
-    if draw.random() < 0.8:
+    if claim.signature == own.claim.signature and draw.random() < 0.8:  # a signature made anew would be no change
         key = bindings.crypto_sign_seed_keypair(private)[1]
         signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[: bindings.crypto_sign_BYTES]
         claim = replace(claim, signature=signature)
