@@ -1,10 +1,12 @@
-"""How the tests are shared out among processes: what takes longest begins first, and nobody idles while others wait."""
+"""What all tests share: how they are dealt out among processes, and that none leaves its log settings to the next."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 # Before anybody imports numpy, here and in every program that a test starts. The matrices of tests are small, and
 # threads that wait for each other on cores that all have work took a third of the time of tests that multiply them.
@@ -35,3 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """A command sets the log of its whole process up, which here is that of other tests, too."""
+    yield
+    structlog.reset_defaults()
