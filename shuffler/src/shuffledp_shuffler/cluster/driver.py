@@ -221,7 +221,8 @@ class Mixing:
         found = [np.empty(0, dtype=ENTRY)]
         for entries in self._in_turn(tasks):
             found.append(entries)
-            self._drop(len(entries))
+            if len(entries):
+                self._drop(len(entries))
         entries = np.concatenate(found)
         return [entries[entries["bucket"] == bucket] for bucket in range(job.buckets)]
 
@@ -261,9 +262,8 @@ class Mixing:
     def _drop(self, more: int) -> None:
         """Asks the node whether so many may be dropped in all; it ends this process when not."""
         self._dropped += more
-        if more:
-            self._pipe.send(Dropped(self._dropped))
-            self._pipe.recv()
+        self._pipe.send(Dropped(self._dropped))
+        self._pipe.recv()
 
 
 def _task_failed(cause: BaseException) -> ShuffleDPError:

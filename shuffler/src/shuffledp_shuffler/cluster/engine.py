@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -67,7 +67,8 @@ class RayEngine:
                     progress(message.records)
                 elif isinstance(message, Dropped):
                     allowed(message.records)
-                    pipe.send(None)
+                    with suppress(OSError):  # that it died is said at the end of the pipe
+                        pipe.send(None)
                 elif isinstance(message, Stage):
                     stages.append(message)
         for stage in stages:
