@@ -7,12 +7,13 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-slow test-docker check check-style check-types check-packages bench soak wheels \
+.PHONY: demo docs test test-labs test-slow test-docker test-ray check check-style check-types check-packages bench soak wheels \
     accel accel-test accel-timing sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
 	@echo "make test    all tests but the longest, which make test-slow runs, and those of containers: make test-docker"
+	@echo "make test-ray   rounds mixed on a Ray cluster, one of whose machines is killed"
 	@echo "make test-labs  the labs' solutions and mutants; INSTANCES=200 SYSTEMS=20 before a term, LAB=09 one lab"
 	@echo "make check   style, types, import contracts, generated code, the documentation's links"
 	@echo "make docs    the documentation as a site, out/site/index.html"
@@ -29,7 +30,7 @@ demo: .venv/synced
 	$(RUN) shuffledp demo
 
 test: .venv/synced
-	$(RUN) pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not docker and not slow"
+	$(RUN) pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not docker and not slow and not ray"
 
 # Solutions and wrong programs of every lab, or of LAB=09, on so many fresh instances; SYSTEMS of them with the checks of
 # real systems. Three CPU hours with INSTANCES=200 SYSTEMS=20.
@@ -46,6 +47,11 @@ test-docker: images
 	    trap 'kill $$faults' INT TERM; \
 	    $(RUN) pytest -q -m "docker and not faults"; rest=$$?; \
 	    wait $$faults; faults=$$?; cat out/docker-faults.txt; [ $$rest$$faults = 00 ]
+
+# On a Ray cluster of this machine, with the Ray of uv.lock, which is in no other environment: 200 MB, and `uv sync` removes it.
+test-ray: .venv/synced
+	$(UV) sync --frozen --inexact --compile-bytecode --quiet --package shuffledp-shuffler --extra ray
+	$(RUN) pytest -q -n 0 -m ray
 
 # Two at a time: types and the site take most of it.
 check: .venv/synced
@@ -64,11 +70,11 @@ check-types: .venv/synced
 	$(RUN) mypy
 	@for file in tests/*/conftest.py; do $(RUN) mypy $$file || exit 1; done
 
-# Each package with what it declares, and nothing else.
+# Each package with what it declares, and nothing else; but Ray, which is large, and imported by a process of its own only.
 check-packages: .venv/synced
 	@for part in core privacy client shuffler analyst accountant labs experiments; do \
 	    $(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp-$$part --all-extras \
-	        python .ci/import_all.py shuffledp_$$part || exit 1; done
+	        $$([ $$part != shuffler ] || echo --no-extra ray) python .ci/import_all.py shuffledp_$$part || exit 1; done
 	@$(UV) run --quiet --isolated --exact --frozen --no-dev --package shuffledp python .ci/import_all.py shuffledp
 
 # Warnings are errors, and so is anything that a page would load from elsewhere.

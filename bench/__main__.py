@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accelerated, accounting, audit, mixing, rounds, samplers, shuffling, submissions, verified
+from bench import accelerated, accounting, audit, clustered, mixing, rounds, samplers, shuffling, submissions, verified
 from bench.machine import machine
 
 PARTS = {
     "accelerated": accelerated.run,
     "mixing": mixing.run,
     "shuffling": shuffling.run,
+    "clustered": clustered.run,
     "verified": verified.run,
     "submissions": submissions.run,
     "rounds": rounds.run,

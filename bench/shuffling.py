@@ -24,9 +24,10 @@ RECORDS = 10**6
 ALL_MEMORY = 2**38
 """Bytes; more than any batch of a bench, which therefore stays in memory."""
 
-_LAYER = Layer(Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1), "bench", 2, b"")
+LAYER = Layer(Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1), "bench", 2, b"")
 _TURNS = 3
-_STEP = 2**16
+STEP = 2**16
+"""Units that are made at a time."""
 
 
 class OpenOnions(PeelPool):
@@ -48,13 +49,14 @@ def _peak() -> int:
 
 def _once(source: Path, memory: int) -> None:
     """Mixes the file; prints processor seconds, and the peak of memory in bytes before and after."""
-    count, before, began = source.stat().st_size // _LAYER.unit_bytes, _peak(), time.process_time()
+    count, before, began = source.stat().st_size // LAYER.unit_bytes, _peak(), time.process_time()
     target = source.with_name("out")
-    asyncio.run(mix(_LAYER, count, source, target, OpenOnions(1), system_random, lambda _: None, memory=memory))
+    asyncio.run(mix(LAYER, count, source, target, OpenOnions(1), system_random, lambda _: None, memory=memory))
     print(time.process_time() - began, before, _peak())
 
 
-def _measured(source: Path, memory: int) -> tuple[float, ...]:
+def measured(source: Path, memory: int) -> tuple[float, ...]:
+    """Mixing the file in this machine's memory: processor seconds, and the peak of memory before and after, bytes."""
     # A process of its own: the peak of memory is that of a process, and never falls.
     command = [sys.executable, "-m", "bench.shuffling", str(source), str(memory)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own command
@@ -67,11 +69,11 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "in"
         with source.open("wb") as file:
-            for start in range(0, records, _STEP):
-                file.write(os.urandom(min(_STEP, records - start) * _LAYER.unit_bytes))
+            for start in range(0, records, STEP):
+                file.write(os.urandom(min(STEP, records - start) * LAYER.unit_bytes))
         for _ in range(turns):
             (inside, _, whole), (outside, idle, bounded) = (
-                _measured(source, memory) for memory in (ALL_MEMORY, MEMORY_BYTES)
+                measured(source, memory) for memory in (ALL_MEMORY, MEMORY_BYTES)
             )
             ratios.append(outside / inside)
             print(

@@ -8,7 +8,9 @@ import yaml
 from composed import DEPLOY, REPOSITORY
 
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_shuffler.cluster.work import ENTRY, SECRET_BYTES, Job
 from shuffledp_shuffler.layout import MEMORY_BYTES
+from shuffledp_shuffler.peel_worker import Layer
 
 GUIDE = (REPOSITORY / "docs" / "operations.md").read_text()
 ALERTS = [
@@ -81,3 +83,20 @@ def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) ->
     assert entry_disk == rounded((envelopes + records * (second + 16)) / 1e6)
     assert middle_disk == rounded(records * (second + third) / 1e6)
     assert board == rounded(records * last / 1e6)
+
+
+def test_the_plan_for_several_machines_follows_from_its_formulas() -> None:
+    section = GUIDE.split("\n## Several machines\n")[1].split("\n## ")[0]
+    lines = section.split("| records |")[1].split("\n\n")[0].splitlines()[2:]
+    for line in lines:
+        row = [float(cell.strip().replace(",", "")) for cell in line.strip("|").split("|")]
+        geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
+        records = int(row[0])
+        job = Job(Layer(geometry, "r", 2, b""), records, int(row[1]) * 2**30, bytes(SECRET_BYTES))
+        assert row[2:5] == [job.blocks, job.buckets, job.blocks * (job.buckets + job.groups)]
+        assert row[5] == rounded(records * (geometry.record_bytes(3) + ENTRY.itemsize) / 1e9)
+        assert row[6] == rounded(records * (measured("P") / 16 + measured("O")) / 6e7)
+        assert row[7] == rounded(records * (measured("P") + measured("R")) / 160 / 6e7)
+        link = 1.25e9 * 60
+        assert row[8:] == [rounded(records * geometry.record_bytes(at) / link) for at in (2, 3)]
+    assert len(lines) == 3

@@ -9,6 +9,7 @@ import grpc
 import structlog
 
 from shuffledp_core.clock import Clock, system_clock
+from shuffledp_core.errors import ConfigError
 from shuffledp_core.keys import load_party, load_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.transport.announce import CORRUPT, ONLINE, Announcer, status_topic
@@ -16,6 +17,7 @@ from shuffledp_core.transport.service import Service, run_until_signal
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2_grpc, node_pb2_grpc
 from shuffledp_shuffler.admission import Admission
+from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.intake import Batches, Submissions
@@ -49,6 +51,9 @@ def build(
     metrics = NodeMetrics(config)
     metrics.corrupt.set(_is_corrupt(node_of, corrupt))
     corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
+    if config.engine.kind == "ray" and _is_corrupt(node_of, corrupt):
+        raise ConfigError("a corrupt node mixes on its own machine, where it sees each record: leave out [engine]")
+    cluster = RayEngine(config.engine) if config.engine.kind == "ray" else None
     admission = Admission(config.withdrawals, config.state, roster)
     store = Store(config.state)
     relay = Relay(config.keys, roster, config.relay_seconds)
@@ -57,7 +62,7 @@ def build(
         identity=identity,
         roster=roster,
         store=store,
-        work=RoundPipeline(identity, pool, relay, metrics, corruption, memory=config.mixing.memory),
+        work=RoundPipeline(identity, pool, relay, metrics, corruption, memory=config.mixing.memory, cluster=cluster),
         submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,

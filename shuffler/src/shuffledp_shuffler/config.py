@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from shuffledp_core.config import BrokerConfig, Section, ServiceConfig
+from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.layout import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 from shuffledp_shuffler.uploads import UploadLimits
 
@@ -36,7 +37,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     closing time is given up, too, so that its key does not lie on the disk for ever. A node that starts with a state
     folder which no node used for `away_seconds` gives up the rounds that are open in it: it may be a restored backup.
     `withdrawals` is the folder with the list of withdrawn credentials of every population, `<population>.json`; None:
-    none is ever withdrawn. `mixing` bounds what mixing a round takes.
+    none is ever withdrawn. `mixing` bounds what mixing a round takes; `engine` says on which machines it is done.
     """
 
     broker: BrokerConfig | None = None
@@ -51,6 +52,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     away_seconds: float = 3_600.0
     withdrawals: Path | None = None
     mixing: MixingConfig = MixingConfig()
+    engine: EngineConfig = EngineConfig()
 
     def __post_init__(self) -> None:
         if not 0 <= self.workers <= 1024:

@@ -23,12 +23,14 @@ from shuffledp_shuffler.permutation import Records
 from shuffledp_shuffler.spill import Buckets
 
 Tagger: TypeAlias = Callable[[Records], NDArray[np.uint64]]
-"""A tag for every record; equal records get equal tags."""
+"""A tag for every record, or two words of one; equal records get equal tags."""
 
 Fetch: TypeAlias = Callable[[NDArray[np.uint64]], Records]
 """The records at these addresses."""
 
-_KEY_BYTES: Final = 16
+WIDE_BYTES: Final = 16
+"""Bytes of a key of `wide_tagger`."""
+
 _BLOCK_BYTES: Final = 16
 
 _ROWS: Final = 2**14
@@ -41,18 +43,24 @@ _WORKING: Final = 64
 
 
 def tagger(random: RandomBytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 64 bits, under a fresh key.
+    """A pseudo-random function of records of one length, to 64 bits, under a fresh key; half of a `wide_tagger`."""
+    wide = wide_tagger(random(WIDE_BYTES))
+    return lambda records: wide(records)[:, 0]
 
-    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000), cut: a pseudo-random function while all messages have one
-    length. Nobody who does not know the key can make records whose tags meet, or fall into one bucket.
+
+def wide_tagger(key: bytes) -> Tagger:
+    """A pseudo-random function of records of one length, to 128 bits in two words, under a key of 16 bytes.
+
+    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages have one length.
+    Nobody who does not know the key can make records whose tags meet, or fall into one bucket.
     """
     # ECB over a column of blocks is one step of the CBC chains of all records together; no block leaves this function.
-    cipher = Cipher(algorithms.AES(random(_KEY_BYTES)), modes.ECB())  # noqa: S305
+    cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
 
     def tags(records: Records) -> NDArray[np.uint64]:
         count, width = records.shape
         blocks = -(-width // _BLOCK_BYTES)
-        found = np.empty(count, dtype=np.uint64)
+        found = np.empty((count, 2), dtype=np.uint64)
         padded = np.zeros((min(count, _ROWS), blocks * _BLOCK_BYTES), dtype=np.uint8)
         encryptor = cipher.encryptor()
         for start in range(0, count, _ROWS):
@@ -67,7 +75,7 @@ def tagger(random: RandomBytes) -> Tagger:
                 for half in (0, 1):  # by halves: long columns, where numpy is fast
                     np.bitwise_xor(state[:, half], words[:, 2 * block + half], out=mixed[:, half])
                 encryptor.update_into(mixed.view(np.uint8).reshape(-1).data, sealed.data)
-            found[start : start + len(rows)] = state[:, 0]
+            found[start : start + len(rows)] = state
         return found
 
     return tags

@@ -40,6 +40,7 @@ from shuffledp_shuffler.checks import (
 from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.live import LiveRound, Snapshot
 from shuffledp_shuffler.metrics import DELETED, NodeMetrics
+from shuffledp_shuffler.peeling import WorkersLost
 from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import Store
@@ -103,8 +104,16 @@ class MixNode:
         return list(self._rounds.values())
 
     async def warm(self) -> None:
-        """Starts the peeling processes before the first round needs them."""
+        """Starts the peeling processes before the first round needs them, and looks whether the cluster is there.
+
+        A cluster that is away is logged: it may be back when a round needs it. Raises `ConfigError` without Ray.
+        """
         await self._parts.work.pool.warm()
+        if self._parts.work.cluster is not None:
+            try:
+                await self._parts.work.cluster.check()
+            except WorkersLost as error:
+                self._log.error("the cluster does not answer", reason=str(error))
 
     async def measure(self) -> None:
         """Measures the peeling rate for the metrics page, in below a second. Call it when idle."""

@@ -7,7 +7,9 @@ leaves the node before the permuted batch is committed, so a batch that is mixed
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 
@@ -18,10 +20,11 @@ from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
 from shuffledp_core.tasks import in_thread
 from shuffledp_shuffler.checks import check_dropped
+from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
-from shuffledp_shuffler.mixing import Mixed, mix
+from shuffledp_shuffler.mixing import Dropped, Mixed, mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import Relay
@@ -31,7 +34,10 @@ from shuffledp_shuffler.verified.mixing import mixed_verified
 
 @dataclass(frozen=True)
 class RoundPipeline:
-    """Mixes and relays rounds of one node. `corruption` is None on every honest node; `memory`: bytes, see `mix`."""
+    """Mixes and relays rounds of one node. `corruption` is None on every honest node; `memory`: bytes, see `mix`.
+
+    `cluster` is None on a node that mixes on its own machine.
+    """
 
     identity: Identity
     pool: PeelPool
@@ -39,6 +45,7 @@ class RoundPipeline:
     metrics: NodeMetrics
     corruption: Corruption | None
     memory: int = field(kw_only=True)
+    cluster: RayEngine | None = field(default=None, kw_only=True)
 
     async def run(self, live: LiveRound) -> None:
         """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
@@ -90,22 +97,14 @@ class RoundPipeline:
         total = record.accepted * terms.geometry.messages_per_user - before
         units = record.accepted if record.is_entry else total
         source = folder.envelopes if record.is_entry else folder.incoming
-        recorder = None if self.corruption is None else self.corruption.recorder(record, layer, folder)
         for attempt in range(1, MIXING_ATTEMPTS + 1):
             live.progress(0, total)
             try:
-                return await mix(
-                    layer,
-                    units,
-                    source,
-                    folder.outgoing,
-                    self.pool,
-                    system_random,
+                return await self._mix_once(
+                    live,
+                    (layer, units, source, folder.outgoing),
                     lambda done: live.progress(done, total),
-                    self.metrics.measured,
-                    recorder,
                     lambda dropped: check_dropped(before + dropped, record.accepted, terms),
-                    self.memory,
                 )
             except WorkersLost as error:
                 structlog.get_logger().warning(
@@ -113,6 +112,15 @@ class RoundPipeline:
                 )
                 lost = error
         raise NodeFault(f"mixing was given up after {MIXING_ATTEMPTS} attempts: {lost}")
+
+    async def _mix_once(
+        self, live: LiveRound, what: tuple[Layer, int, Path, Path], progress: Callable[[int], None], allowed: Dropped
+    ) -> Mixed:
+        measured = self.metrics.measured
+        if self.cluster is not None:
+            return await self.cluster.mix(*what, system_random, progress, measured, allowed)
+        recorder = None if self.corruption is None else self.corruption.recorder(live.record, what[0], live.folder)
+        return await mix(*what, self.pool, system_random, progress, measured, recorder, allowed, self.memory)
 
     async def _relay(self, live: LiveRound) -> None:
         started = time.monotonic()

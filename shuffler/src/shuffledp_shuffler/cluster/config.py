@@ -1,0 +1,57 @@
+"""Configuration of a node that mixes on several machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from shuffledp_core.config import Section
+from shuffledp_core.errors import ConfigError
+
+_LEAST_TASK_BYTES = 2**20
+_FILES = ("token", "certificate", "key", "authority")
+
+
+class EngineConfig(Section, frozen=True, kw_only=True):
+    """Where the batches of a node are mixed: `local`, in its own processes, or on a `ray` cluster of several machines.
+
+    With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM files of this
+    machine's `certificate` and `key`, and of the `authority` that signs those of all machines of the cluster, and of
+    no other. A task on a worker takes at most about `task_memory` bytes. A head, or the first worker, may be away
+    `wait_seconds`; a cluster that finishes nothing in `stall_seconds` is given up. docs/operations.md, "Several
+    machines".
+    """
+
+    kind: Literal["local", "ray"] = "local"
+    address: str = ""
+    token: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    task_memory: int = 2**30
+    wait_seconds: float = 60.0
+    stall_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "ray":
+            for name in ("address", *_FILES):
+                if not getattr(self, name):
+                    raise ValueError(f"engine.{name} is missing, which kind ray needs: docs/operations.md")
+            host, _, port = self.address.rpartition(":")
+            if not (host and port.isdecimal() and 0 < int(port) < 65_536):
+                raise ValueError(f"engine.address must be host:port, not {self.address}")
+        if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:
+            raise ValueError(f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40, not {self.task_memory}")
+        for name in ("wait_seconds", "stall_seconds"):
+            if not 0 < getattr(self, name) <= 86_400:
+                raise ValueError(f"engine.{name} must be above 0 and at most a day, not {getattr(self, name)}")
+
+    def check_files(self) -> None:
+        """Raises `ConfigError` when a file that `ray` needs cannot be read, or others may read what is secret."""
+        for name in _FILES:
+            path = getattr(self, name)
+            if not path.is_file():
+                raise ConfigError(f"engine.{name}: there is no file {path}")
+        for path in (self.token, self.key):
+            if path is not None and path.stat().st_mode & 0o077:
+                raise ConfigError(f"others may read {path}, which is secret: chmod 600 {path}")

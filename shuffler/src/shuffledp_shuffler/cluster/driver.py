@@ -1,0 +1,313 @@
+"""The process that directs a node's Ray cluster for one mixing. Its node may lose it without coming to harm.
+
+A process of its own, because Ray ends a driver whose head is gone, and wants its secrets in the environment. It gets a
+`Work` and the other end of a pipe, tells its progress there, asks before it writes, and ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
+from shuffledp_core.files import commit_part, open_part
+from shuffledp_core.workers import begin
+from shuffledp_shuffler.cluster.config import EngineConfig
+from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Peeled, Stage
+from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, opened, read, repeats
+from shuffledp_shuffler.cluster.work import ENTRY, Job, Sum, opened_bucket, sum_of
+from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE
+from shuffledp_shuffler.peeling import WorkersLost
+
+RETRIES: Final = 5
+"""Times that Ray runs a task again when the machine under it is lost."""
+
+_HANDSHAKE_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 1.0
+"""Interval at which a head, or workers, are looked for."""
+
+
+class ClusterFault(WorkersLost):
+    """The cluster, or a machine of it, does not do its part. The work on disk is intact and can be done again."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job, and the files it is about: packed units, and what the records are written to."""
+
+    job: Job
+    source: Path
+    target: Path
+
+
+def drive(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
+    """Runs in a process of its own: mixes, or without `work` only looks whether the cluster is there."""
+    begin()
+    # Ray says much, and names of files and addresses with it; what a node should know comes through the pipe.
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        with Cluster(config) as cluster:
+            pipe.send(Ended() if work is None else Mixing(cluster, work, pipe).run())
+    except ShuffleDPError as error:
+        pipe.send(Failed(error))
+    except OSError as error:
+        pipe.send(Failed(NodeFault(f"the disk of this node failed: {error.strerror}")))
+
+
+class Cluster:
+    """A connection to the head, with Ray's errors as typed ones. A context manager."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._deadline = time.monotonic() + config.wait_seconds
+        self.ray: Any = None
+
+    def __enter__(self) -> Self:
+        config = self._config
+        while (reason := _unanswered(config)) and time.monotonic() < self._deadline:
+            time.sleep(_LOOK_SECONDS)
+        if reason:
+            raise ClusterFault(reason)
+        os.environ |= _environment(config)
+        try:
+            import ray  # after its environment, which it reads once
+        except ImportError as error:
+            raise ConfigError("`[engine] kind` is ray, which is not installed: shuffledp-shuffler[ray]") from error
+        self.ray = ray
+        try:
+            ray.init(address=config.address, log_to_driver=False, configure_logging=False)
+        # RuntimeError for another version; for a head that does not let us in ConnectionError, and more; SystemExit
+        # where Ray gives up otherwise.
+        except (Exception, SystemExit) as error:
+            if "ersion mismatch" in str(error):
+                raise ClusterFault(
+                    f"the Ray head at {config.address} is of another version than this node, which has Ray "
+                    f"{ray.__version__}: install the same Ray and Python on all machines"
+                ) from error
+            raise ClusterFault(
+                f"the Ray head at {config.address} does not let this node in: compare the token, and start Ray on this "
+                "machine, too (docs/operations.md, `Several machines`)"
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.ray is not None:
+            self.ray.shutdown()
+
+    def processors(self) -> int:
+        """Processors of all workers together; waits for the first. Raises `ClusterFault` when none comes."""
+        while not (count := int(self.ray.cluster_resources().get("CPU", 0))):
+            if time.monotonic() > self._deadline:
+                raise ClusterFault(f"the Ray cluster at {self._config.address} has no worker: start Ray on one")
+            time.sleep(_LOOK_SECONDS)
+        return count
+
+    def wait(self, refs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """One that is done, and the others. Raises `ClusterFault` when none is for long."""
+        done, others = self.ray.wait(refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False)
+        if not done:
+            raise self._stalled()
+        return done, others
+
+    def _stalled(self) -> ClusterFault:
+        return ClusterFault(
+            f"the Ray cluster at {self._config.address} finished nothing in {self._config.stall_seconds:g} seconds: "
+            "see `ray status` there, or raise `[engine] stall_seconds`"
+        )
+
+    def get(self, refs: Any) -> Any:
+        """Values of references, with the errors of tasks as ours."""
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(refs, timeout=self._config.stall_seconds)
+        except errors.GetTimeoutError as error:
+            raise self._stalled() from error
+        except errors.RayTaskError as error:
+            raise _task_failed(error.cause) from error
+        except errors.RayError as error:
+            raise ClusterFault(
+                f"the Ray cluster at {self._config.address} lost work for good ({type(error).__name__}): see `ray "
+                "status` there; a machine that is short of memory needs less `[engine] task_memory`"
+            ) from error
+
+
+class Mixing:
+    """One run of a job on a cluster: the steps of docs/protocol.md, "Mixing", each by tasks."""
+
+    opens: Callable[..., Any] = staticmethod(opened)
+    """The task of a block; a bench has one without public-key work."""
+
+    def __init__(self, cluster: Cluster, work: Work, pipe: Connection) -> None:
+        self._cluster, self._pipe = cluster, pipe
+        self._job, self._source, self._target = work.job, work.source, work.target
+        self._most = 2 * cluster.processors() + 1  # one task at work and one waiting for each
+        self._in = Sum()
+        self._dropped = 0
+        remote = cluster.ray.remote
+        here = cluster.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            cluster.ray.get_runtime_context().get_node_id(), soft=False
+        )
+        job = self._job
+        # A task, not a value put into the cluster: it can be done again, too. The disk with the batch is here.
+        self._read = remote(read).options(num_cpus=0, scheduling_strategy=here, max_retries=RETRIES)
+        self._split = remote(self.opens).options(
+            num_returns=1 + job.groups + job.buckets, scheduling_strategy="SPREAD", max_retries=RETRIES
+        )
+        self._again = remote(repeats).options(max_retries=RETRIES)
+        self._ordered = remote(bucketful).options(num_returns=2, max_retries=RETRIES)
+
+    def run(self) -> Ended:
+        """All steps; the target is whole afterwards, or absent."""
+        began = time.perf_counter()
+        groups, buckets = self._opened()
+        self._pipe.send(Stage(PEEL, time.perf_counter() - began))
+        began = time.perf_counter()
+        left_out = self._repeated(groups)
+        groups.clear()  # the cluster forgets them
+        self._pipe.send(Stage(CHECK, time.perf_counter() - began))
+        began = time.perf_counter()
+        digest, written = self._written(buckets, left_out)
+        self._pipe.send(Stage(PERMUTE, time.perf_counter() - began))
+        return Ended(digest, written.records, self._dropped)
+
+    def _opened(self) -> tuple[list[list[Any]], list[list[Any]]]:
+        """References to all parts, those of groups and those of buckets, by blocks."""
+        job, width, release = self._job, self._job.layer.unit_bytes, version(DISTRIBUTION)
+        waiting: dict[Any, int] = {}
+        groups, buckets = [], []
+        done = 0
+
+        def collect() -> None:
+            nonlocal done
+            (ready,), _ = self._cluster.wait(list(waiting))
+            units, found = waiting.pop(ready), self._cluster.get(ready)
+            self._in += found
+            done += units * job.layer.records_per_unit
+            self._pipe.send(Peeled(done))
+
+        for block in range(job.blocks):
+            if len(waiting) >= self._most:
+                collect()
+            start, end = block * job.block, min((block + 1) * job.block, job.units)
+            packed = self._read.remote(str(self._source), start * width, end * width)
+            summed, *parts = self._split.remote(release, job, block, packed)
+            waiting[summed] = end - start
+            groups.append(parts[: job.groups])
+            buckets.append(parts[job.groups :])
+        while waiting:
+            collect()
+        self._drop(job.records - self._in.records)
+        return groups, buckets
+
+    def _repeated(self, groups: list[list[Any]]) -> list[NDArray[np.void]]:
+        """The entries that are left out, by buckets."""
+        job = self._job
+        tasks = (self._again.remote(job, group, *(parts[group] for parts in groups)) for group in range(job.groups))
+        found = [np.empty(0, dtype=ENTRY)]
+        for entries in self._in_turn(tasks):
+            found.append(entries)
+            if len(entries):
+                self._drop(len(entries))
+        entries = np.concatenate(found)
+        return [entries[entries["bucket"] == bucket] for bucket in range(job.buckets)]
+
+    def _written(self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]) -> tuple[str, Sum]:
+        """Writes the target; gives its digest and its records."""
+        job, digest, out, written = self._job, hashlib.sha256(), Sum(), Sum()
+        tasks = (
+            self._ordered.remote(job, bucket, left_out[bucket], *(parts[bucket] for parts in buckets))
+            for bucket in range(job.buckets)
+        )
+        with open_part(self._target) as file:
+            for bucket, (dropped, sealed) in enumerate(self._in_turn(tasks)):
+                records = opened_bucket(job, bucket, sealed)
+                out, written = out + dropped, written + sum_of(job, records)
+                digest.update(records.data)
+                file.write(records.data)
+                for parts in buckets:
+                    parts[bucket] = None  # the cluster forgets it
+            if written + out != self._in or out.records != sum(map(len, left_out)):
+                raise ClusterFault(
+                    f"the Ray cluster gave back {written.records} records, which are not those {self._in.records} that "
+                    f"it was given less {out.records} repeated ones: nothing of it goes out"
+                )
+            commit_part(self._target, file)
+        return digest.hexdigest(), written
+
+    def _in_turn(self, tasks: Iterator[Any]) -> Iterator[Any]:
+        """Values of tasks in their order, of which some are at work at a time."""
+        window: deque[Any] = deque()
+        for task in tasks:
+            window.append(task)
+            if len(window) >= self._most:
+                yield self._cluster.get(window.popleft())
+        while window:
+            yield self._cluster.get(window.popleft())
+
+    def _drop(self, more: int) -> None:
+        """Asks the node whether so many may be dropped in all; it ends this process when not."""
+        self._dropped += more
+        self._pipe.send(Dropped(self._dropped))
+        self._pipe.recv()
+
+
+def _task_failed(cause: BaseException) -> ShuffleDPError:
+    if isinstance(cause, NodeFault):
+        return NodeFault(str(cause))
+    if isinstance(cause, ImportError) or "failed to import" in str(cause):  # in Ray's words
+        return ClusterFault(
+            "a worker of the Ray cluster lacks this node's packages: install the same shuffledp-shuffler[ray] there"
+        )
+    return ClusterFault(f"a task on the Ray cluster failed ({type(cause).__name__}): see the logs of Ray there")
+
+
+def _environment(config: EngineConfig) -> dict[str, str]:
+    return {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(config.certificate),
+        "RAY_TLS_SERVER_KEY": str(config.key),
+        "RAY_TLS_CA_CERT": str(config.authority),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(config.token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    }
+
+
+def _unanswered(config: EngineConfig) -> str | None:
+    """Why nobody answers with TLS at the head's address; None if somebody does. Ray itself takes minutes to say it."""
+    host, _, port = config.address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cafile=config.authority)
+        context.load_cert_chain(str(config.certificate), config.key)
+        context.set_alpn_protocols(["h2"])
+        with (
+            socket.create_connection((host, int(port)), _HANDSHAKE_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return None
+    except ssl.SSLError as error:
+        return (
+            f"what listens at {config.address} is no Ray head with a certificate of `[engine] authority` for {host} "
+            f"({error.reason or error.strerror}): set RAY_USE_TLS=1 there, and compare the certificates"
+        )
+    except OSError as error:
+        return (
+            f"no Ray head answers at {config.address} ({error.strerror or error}): start it, or correct "
+            "`[engine] address`"
+        )

@@ -1,0 +1,107 @@
+"""Mixing on a node's cluster, as the node sees it: a process that directs it, followed through a pipe."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from shuffledp_core.errors import NodeFault
+from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.tasks import in_thread
+from shuffledp_shuffler.cluster.config import EngineConfig
+from shuffledp_shuffler.cluster.driver import ClusterFault, Work, drive
+from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Message, Peeled, Stage
+from shuffledp_shuffler.cluster.work import SECRET_BYTES, Job
+from shuffledp_shuffler.mixing import Dropped as Allowed
+from shuffledp_shuffler.mixing import Measured, Mixed
+from shuffledp_shuffler.peel_worker import Layer
+
+Drive: TypeAlias = Callable[[Connection, EngineConfig, Work | None], None]
+
+_POLL_SECONDS: Final = 0.2
+
+
+class RayEngine:
+    """Mixes batches on the Ray cluster of the configuration."""
+
+    def __init__(self, config: EngineConfig, drive: Drive = drive) -> None:
+        """`drive`: see there; another one for measurements. Raises `ConfigError` when a file cannot be used."""
+        config.check_files()
+        self._config = config
+        self._drive = drive
+
+    async def check(self) -> None:
+        """Connects once. Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray."""
+        async with self._driven(None) as pipe:
+            await _received(pipe)
+
+    async def mix(
+        self,
+        layer: Layer,
+        units: int,
+        source: Path,
+        target: Path,
+        random: RandomBytes,
+        progress: Callable[[int], None],
+        measured: Measured = lambda _stage, _records, _seconds: None,
+        allowed: Allowed = lambda _: None,
+    ) -> Mixed:
+        """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records those here.
+
+        Raises:
+            ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried again.
+            NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever `allowed` raises.
+        """
+        if (await in_thread(source.stat)).st_size < units * layer.unit_bytes:
+            raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
+        # Fresh for every attempt: what an earlier one sealed and ordered has nothing to do with this one.
+        job = Job(layer, units, self._config.task_memory, random(SECRET_BYTES))
+        stages: list[Stage] = []
+        async with self._driven(Work(job, source, target)) as pipe:
+            while not isinstance(message := await _received(pipe), Ended):
+                if isinstance(message, Peeled):
+                    progress(message.records)
+                elif isinstance(message, Dropped):
+                    allowed(message.records)
+                    with suppress(OSError):  # that it died is said at the end of the pipe
+                        pipe.send(None)
+                elif isinstance(message, Stage):
+                    stages.append(message)
+        for stage in stages:
+            measured(stage.name, job.records, stage.seconds)
+        return Mixed(message.digest, message.records, message.dropped)
+
+    @asynccontextmanager
+    async def _driven(self, work: Work | None) -> AsyncIterator[Connection]:
+        """A process at work, and this end of its pipe; it is ended in the end, and with it all of its tasks."""
+        context = multiprocessing.get_context("spawn")  # a fork would copy gRPC's threads, locks and sockets
+        ours, theirs = context.Pipe()
+        process = context.Process(target=self._drive, args=(theirs, self._config, work), daemon=True)
+        await in_thread(process.start)
+        try:
+            theirs.close()  # so that the end of the process is the end of the pipe
+            yield ours
+        finally:
+            ours.close()
+            process.kill()
+            await in_thread(process.join)
+
+
+async def _received(pipe: Connection) -> Message:
+    try:
+        # By short waits: a cancellation waits for the end of one.
+        while not await in_thread(pipe.poll, _POLL_SECONDS):
+            pass
+        message: Message = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise ClusterFault(
+            "the process that directs the Ray cluster died; Ray ends it when the head is gone, or the Ray of this "
+            "machine: see `ray status`, and start them again"
+        ) from error
+    if isinstance(message, Failed):
+        raise message.error
+    return message

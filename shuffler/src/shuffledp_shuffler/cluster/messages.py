@@ -1,0 +1,49 @@
+"""Messages between a node and the process that directs its cluster, pickled through a pipe between the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shuffledp_core.errors import ShuffleDPError
+
+
+@dataclass(frozen=True)
+class Peeled:
+    """Number of records peeled so far."""
+
+    records: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that ended (`metrics.STAGES`), and its seconds."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Number of records dropped so far; the node answers, or ends the process."""
+
+    records: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """All is done: SHA-256 of the target, number of records in it, and number dropped."""
+
+    digest: str = ""
+    records: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why nothing was written."""
+
+    error: ShuffleDPError
+
+
+Message: TypeAlias = Peeled | Stage | Dropped | Ended | Failed

@@ -1,0 +1,39 @@
+"""The tasks of a job as Ray runs them on a worker, which imports this and hardly more."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import NodeFault
+from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, again, ordered, split
+
+DISTRIBUTION = "shuffledp-shuffler"
+
+
+def read(source: str, start: int, end: int) -> NDArray[np.uint8]:
+    """Bytes start..end-1 of the batch, on the machine that has it."""
+    with Path(source).open("rb") as file:
+        return np.frombuffer(os.pread(file.fileno(), end - start, start), dtype=np.uint8)
+
+
+def opened(release: str, job: Job, block: int, packed: NDArray[np.uint8]) -> tuple[Sum | Sealed, ...]:
+    """`split`, its results one by one: Ray keeps each where it is until somebody wants it."""
+    if (here := version(DISTRIBUTION)) != release:
+        raise NodeFault(f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all machines")
+    summed, groups, buckets = split(job, block, packed.tobytes())
+    return (summed, *groups, *buckets)
+
+
+def repeats(job: Job, group: int, *parts: Sealed) -> NDArray[np.void]:
+    """`again`: Ray fetches what are arguments by themselves, and not what is in a list."""
+    return again(job, group, list(parts))
+
+
+def bucketful(job: Job, bucket: int, left_out: NDArray[np.void], *parts: Sealed) -> tuple[Sum, Sealed]:
+    """`ordered`, in the same way."""
+    return ordered(job, bucket, left_out, list(parts))
