@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mixing_cheats import flipped
 from shuffler_world import Round, World
 from test_withdrawals import folder, publish
@@ -32,6 +34,7 @@ from shuffledp_core.errors import (
     BadBatchError,
     BadClaimError,
     BusyError,
+    ForeignDocumentError,
     InvalidSubmissionError,
     MalformedDocumentError,
     PolicyRefusal,
@@ -40,6 +43,7 @@ from shuffledp_core.errors import (
     UnansweredError,
     UnknownRoundError,
 )
+from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.randomness import RandomBytes, system_random
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translated
@@ -50,6 +54,7 @@ from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_sc
 from shuffledp_core.verified.headers import Header, make_header
 from shuffledp_core.verified.history import Accusation, History, Inquiry, most_bytes, unblamed_bytes, unpacked
 from shuffledp_core.verified.trees import Tree
+from shuffledp_ops.keys.pki import next_roster
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
@@ -177,6 +182,37 @@ async def test_a_node_that_knows_a_newer_list_of_withdrawals_makes_no_key(world:
     await world.start("node-2", withdrawals=folder(world))
     await world.start("node-1")
     with pytest.raises(BusyError, match="goes by list 0 of withdrawn credentials, number 1 is known here"):
+        await open_verified(world)
+
+
+def rotate_enrolment(world: World) -> None:
+    """Publishes a roster with another enrolment key for the population."""
+    fresh = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    populations = tuple(msgspec.structs.replace(each, enrolment_key=fresh) for each in world.roster.populations)
+    root = load_identity(world.deployment.folder / "root", ROOT)
+    renewed = next_roster(world.roster, dt.datetime.now(dt.UTC), populations=populations)
+    world.deployment.roster_file.write_bytes(root.sign(renewed).to_bytes())
+
+
+async def test_a_roster_with_another_enrolment_key_has_nobody_named(world: World) -> None:
+    """By the new key nobody on honest node 1's list is enrolled. The round ends at who has the new roster."""
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    rotate_enrolment(world)
+    await world.hang_up()
+    await world.stop("node-2")
+    await world.start("node-2")
+    status = await world.ended("node-2", round_.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "ForeignDocumentError")
+    assert "the enrolment key of 'demo' in this roster is another one" in status.reason
+    assert "node 1" not in status.reason
+
+
+async def test_nodes_with_rosters_of_two_enrolment_keys_make_no_keys_together(world: World) -> None:
+    await world.start("node-1")
+    rotate_enrolment(world)
+    await world.start("node-2")
+    with pytest.raises(ForeignDocumentError, match="another one than the round goes by"):
         await open_verified(world)
 
 
