@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import errno
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ from verified_world import (
 
 import shuffledp_shuffler.node
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record
-from shuffledp_core.documents.models import BatchHeader, MixingKey, RoundKey
+from shuffledp_core.documents.models import BatchHeader, Discard, MixingKey, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
     BadBatchError,
@@ -57,6 +58,7 @@ from shuffledp_core.verified.trees import Tree
 from shuffledp_ops.keys.pki import next_roster
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
+from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
 from shuffledp_shuffler.verified.preparing import most_read
@@ -406,6 +408,51 @@ async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
     await world.close_round("node-1", round_.round.round_id)
     assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
     assert left_by_a_kill == [MIXING_ATTEMPTS]
+
+
+async def test_a_round_whose_work_ends_late_keeps_no_other_round_from_being_deleted_or_prepared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread is not interrupted: a deletion waits for it, which with a large batch takes minutes."""
+    at_work, may_end, stopping = threading.Event(), threading.Event(), asyncio.Event()
+    honest, stop = hops.Hop.release, LiveRound.stop
+
+    def slow(self: hops.Hop, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
+        if self.position != 1:
+            at_work.set()
+            may_end.wait()
+        return honest(self, random)
+
+    async def stopped(self: LiveRound) -> None:
+        stopping.set()
+        await stop(self)
+
+    await world.start()
+    await world.start_analyst()
+    round_, other = await open_verified(world), await open_verified(world)
+    for _ in range(2):
+        await round_.send(round_.submission(world.user()))
+    monkeypatch.setattr(hops.Hop, "release", slow)
+    await world.close_round("node-1", round_.round.round_id)
+    await asyncio.to_thread(at_work.wait)
+    monkeypatch.setattr(LiveRound, "stop", stopped)
+    deletions = [asyncio.ensure_future(world.delete("node-2", round_.round.round_id)) for _ in range(2)]
+    try:
+        await stopping.wait()
+        async with asyncio.timeout(60):  # only a node that waits for the other round's thread takes so long
+            await world.delete("node-2", other.round.round_id)
+            await open_verified(world)
+        with pytest.raises(UnknownRoundError):
+            await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
+        assert not any(deletion.done() for deletion in deletions)
+    finally:
+        may_end.set()
+    first, second = await asyncio.gather(*deletions)
+    assert first == second
+    assert not from_json(first.body, Discard).forwarded
+    assert world.sink.batches == {}
+    with pytest.raises(RoundStateError, match="can never be used again"):
+        await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
 
 
 async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
