@@ -38,6 +38,7 @@ from shuffledp_core.errors import (
     ForeignDocumentError,
     InvalidSubmissionError,
     MalformedDocumentError,
+    NodeFault,
     PolicyRefusal,
     RoundKeyError,
     RoundStateError,
@@ -50,7 +51,7 @@ from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.verified import hops
 from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
-from shuffledp_core.verified.evidence import Trace
+from shuffledp_core.verified.evidence import Trace, Transcript
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.verified.headers import Header, make_header
 from shuffledp_core.verified.history import Accusation, History, Inquiry, most_bytes, unblamed_bytes, unpacked
@@ -528,6 +529,23 @@ async def test_a_node_gathers_one_transcript_at_a_time(world: World, monkeypatch
     answers = await asyncio.gather(*(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {UnansweredError}
     assert at_once == [1] * callers
+
+
+async def test_who_brings_a_transcript_hears_also_of_a_failure_that_nobody_foresaw(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: hops.Hop, __: Transcript | None) -> None:
+        raise ZeroDivisionError
+
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    transcript = await round_.transcript(await round_.accusation("node-2"))
+    monkeypatch.setattr(hops.Hop, "settle", failing)
+    with pytest.raises(NodeFault, match=r"unexpected failure \(ZeroDivisionError\)"):
+        async with asyncio.timeout(60):  # only a caller who is never answered waits so long
+            await round_.settle("node-2", transcript)
+    status = await world.ended("node-2", round_.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "NodeFault")
 
 
 async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(
