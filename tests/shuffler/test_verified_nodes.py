@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import errno
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mixing_cheats import flipped
 from shuffler_world import Round, World
 from test_withdrawals import folder, publish
@@ -29,37 +26,32 @@ from verified_world import (
 
 import shuffledp_shuffler.node
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record
-from shuffledp_core.documents.models import BatchHeader, Discard, MixingKey, RoundKey
+from shuffledp_core.documents.models import BatchHeader, MixingKey, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
     BadBatchError,
     BadClaimError,
     BusyError,
-    ForeignDocumentError,
     InvalidSubmissionError,
     MalformedDocumentError,
-    NodeFault,
     PolicyRefusal,
     RoundKeyError,
     RoundStateError,
     UnansweredError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.randomness import RandomBytes, system_random
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.verified import hops
 from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
-from shuffledp_core.verified.evidence import Trace, Transcript
+from shuffledp_core.verified.evidence import Trace
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.verified.headers import Header, make_header
 from shuffledp_core.verified.history import Accusation, History, Inquiry, most_bytes, unblamed_bytes, unpacked
 from shuffledp_core.verified.trees import Tree
-from shuffledp_ops.keys.pki import next_roster
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
-from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
 from shuffledp_shuffler.verified.preparing import most_read
@@ -185,37 +177,6 @@ async def test_a_node_that_knows_a_newer_list_of_withdrawals_makes_no_key(world:
     await world.start("node-2", withdrawals=folder(world))
     await world.start("node-1")
     with pytest.raises(BusyError, match="goes by list 0 of withdrawn credentials, number 1 is known here"):
-        await open_verified(world)
-
-
-def rotate_enrolment(world: World) -> None:
-    """Publishes a roster with another enrolment key for the population."""
-    fresh = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
-    populations = tuple(msgspec.structs.replace(each, enrolment_key=fresh) for each in world.roster.populations)
-    root = load_identity(world.deployment.folder / "root", ROOT)
-    renewed = next_roster(world.roster, dt.datetime.now(dt.UTC), populations=populations)
-    world.deployment.roster_file.write_bytes(root.sign(renewed).to_bytes())
-
-
-async def test_a_roster_with_another_enrolment_key_has_nobody_named(world: World) -> None:
-    """By the new key nobody on honest node 1's list is enrolled. The round ends at who has the new roster."""
-    round_ = await spoiled_round(world)
-    await accused(world, round_)
-    rotate_enrolment(world)
-    await world.hang_up()
-    await world.stop("node-2")
-    await world.start("node-2")
-    status = await world.ended("node-2", round_.round.round_id)
-    assert (status.phase, status.error) == (FAILED, "ForeignDocumentError")
-    assert "the enrolment key of 'demo' in this roster is another one" in status.reason
-    assert "node 1" not in status.reason
-
-
-async def test_nodes_with_rosters_of_two_enrolment_keys_make_no_keys_together(world: World) -> None:
-    await world.start("node-1")
-    rotate_enrolment(world)
-    await world.start("node-2")
-    with pytest.raises(ForeignDocumentError, match="another one than the round goes by"):
         await open_verified(world)
 
 
@@ -411,51 +372,6 @@ async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
     assert left_by_a_kill == [MIXING_ATTEMPTS]
 
 
-async def test_a_round_whose_work_ends_late_keeps_no_other_round_from_being_deleted_or_prepared(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread is not interrupted: a deletion waits for it, which with a large batch takes minutes."""
-    at_work, may_end, stopping = threading.Event(), threading.Event(), asyncio.Event()
-    honest, stop = hops.Hop.release, LiveRound.stop
-
-    def slow(self: hops.Hop, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
-        if self.position != 1:
-            at_work.set()
-            may_end.wait()
-        return honest(self, random)
-
-    async def stopped(self: LiveRound) -> None:
-        stopping.set()
-        await stop(self)
-
-    await world.start()
-    await world.start_analyst()
-    round_, other = await open_verified(world), await open_verified(world)
-    for _ in range(2):
-        await round_.send(round_.submission(world.user()))
-    monkeypatch.setattr(hops.Hop, "release", slow)
-    await world.close_round("node-1", round_.round.round_id)
-    await asyncio.to_thread(at_work.wait)
-    monkeypatch.setattr(LiveRound, "stop", stopped)
-    deletions = [asyncio.ensure_future(world.delete("node-2", round_.round.round_id)) for _ in range(2)]
-    try:
-        await stopping.wait()
-        async with asyncio.timeout(60):  # only a node that waits for the other round's thread takes so long
-            await world.delete("node-2", other.round.round_id)
-            await open_verified(world)
-        with pytest.raises(UnknownRoundError):
-            await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
-        assert not any(deletion.done() for deletion in deletions)
-    finally:
-        may_end.set()
-    first, second = await asyncio.gather(*deletions)
-    assert first == second
-    assert not from_json(first.body, Discard).forwarded
-    assert world.sink.batches == {}
-    with pytest.raises(RoundStateError, match="can never be used again"):
-        await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
-
-
 async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corrupt node could fill it up to what is allowed, and an honest one pass on what is too long."""
     written = History.to_bytes
@@ -529,23 +445,6 @@ async def test_a_node_gathers_one_transcript_at_a_time(world: World, monkeypatch
     answers = await asyncio.gather(*(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {UnansweredError}
     assert at_once == [1] * callers
-
-
-async def test_who_brings_a_transcript_hears_also_of_a_failure_that_nobody_foresaw(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(_: hops.Hop, __: Transcript | None) -> None:
-        raise ZeroDivisionError
-
-    round_ = await spoiled_round(world)
-    await accused(world, round_)
-    transcript = await round_.transcript(await round_.accusation("node-2"))
-    monkeypatch.setattr(hops.Hop, "settle", failing)
-    with pytest.raises(NodeFault, match=r"unexpected failure \(ZeroDivisionError\)"):
-        async with asyncio.timeout(60):  # only a caller who is never answered waits so long
-            await round_.settle("node-2", transcript)
-    status = await world.ended("node-2", round_.round.round_id)
-    assert (status.phase, status.error) == (FAILED, "NodeFault")
 
 
 async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(
