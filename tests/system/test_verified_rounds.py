@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rounds_for_tests import USERS, ended, quiet, restart, small_plan, small_round, small_values, within_a_minute
 
 from shuffledp import verify
@@ -17,9 +19,11 @@ from shuffledp.published import BOARD, HISTORY
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, HistoryDigest, Manifest, Result
 from shuffledp_core.documents.signed import from_json
-from shuffledp_core.errors import DocumentError, FalseResultError, UnansweredError, UsageError
+from shuffledp_core.errors import DocumentError, FalseResultError, ForeignDocumentError, UnansweredError, UsageError
+from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.verified.history import History
 from shuffledp_core.vocabulary import Mix
+from shuffledp_ops.keys.pki import next_roster
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import control_of, open_round
@@ -76,6 +80,22 @@ async def test_what_was_published_cannot_be_changed_unnoticed(
             verify(bad)
     (unchecked,) = (line for each in verify(good / "result.json") for line in each.lines if line.startswith("mixing"))
     assert "NOT checked" in unchecked
+
+
+async def test_an_old_round_under_a_new_enrolment_key_names_nobody(
+    system: LocalSystem, pool: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    """By the new key nobody on the list is enrolled: honest node 1 would stand there with made-up users."""
+    place = tmp_path / "round"
+    await verified_round(system, pool, place)
+    roster = system.deployment.roster
+    fresh = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    populations = tuple(msgspec.structs.replace(each, enrolment_key=fresh) for each in roster.populations)
+    renewed = next_roster(roster, dt.datetime.now(dt.UTC), populations=populations)
+    root = load_identity(system.deployment.folder / "root", ROOT)
+    (place / "roster.json").write_bytes(root.sign(renewed).to_bytes())
+    with pytest.raises(ForeignDocumentError, match="use the roster of the round's time"):
+        verify(place)
 
 
 async def test_an_analyst_cannot_publish_a_verified_round_without_its_history(

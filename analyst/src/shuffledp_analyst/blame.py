@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, TypeVar
 
-from shuffledp_core.errors import UnansweredError
+import structlog
+
+from shuffledp_core.errors import MalformedDocumentError, UnansweredError
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.verified.blame import check_passage, check_trace
 from shuffledp_core.verified.chain import Chain
@@ -15,6 +18,8 @@ from shuffledp_core.verified.history import Inquiry
 
 Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
 """Asks the node at a position to go on; raises `UnansweredError` where it does not."""
+
+T = TypeVar("T")
 
 
 async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: Ask) -> Transcript:
@@ -26,18 +31,31 @@ async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: A
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
-        UnansweredError: somebody did not go on; nobody is guilty of that.
+        UnansweredError: somebody did not go on, asked twice; nobody is guilty of that.
     """
     inquiry = Inquiry(position, tuple(chain.case.headers), chain.transcripts, tuple(Trace(each) for each in accused))
     await in_thread(_check, chain, inquiry)  # 1
     for at in range(position - 1, 0, -1):  # 2
-        inquiry = await _further(chain, at, inquiry, ask)
+        inquiry = await once_more(partial(_further, chain, at, inquiry, ask))
     named = {trace.origin.credential: trace for trace in inquiry.traces if trace.origin is not None}
     traces = tuple(named[credential] for credential in sorted(named))
     passages = replace(inquiry, traces=traces, passages=tuple(Passage(credential) for credential in sorted(named)))
     for at in range(1, position):  # 3
-        passages = await _further(chain, at, passages, ask)
+        passages = await once_more(partial(_further, chain, at, passages, ask))
     return Transcript(position, inquiry.traces, passages.passages)
+
+
+async def once_more(call: Callable[[], Awaitable[T]]) -> T:
+    """The call's answer, or that of its one repetition: question or answer may have been damaged on the way.
+
+    Raises:
+        UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
+    """
+    try:
+        return await call()
+    except (UnansweredError, MalformedDocumentError) as error:
+        structlog.get_logger().warning("asking once more", reason=str(error))
+    return await call()
 
 
 async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:

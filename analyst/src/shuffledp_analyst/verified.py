@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shuffledp_analyst.blame import traced
+from shuffledp_analyst.blame import once_more, traced
 from shuffledp_analyst.peers import Peers
 from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
@@ -80,7 +80,7 @@ class VerifiedMixing:
         transcript = await traced(chain, position, accusation.accused, self._ask)
         await in_thread(chain.without, transcript)  # judged here first: it says who is named where too few are left
         answer = packed(transcript)
-        await self._peers.persistently(lambda: self._peers.settle_accusation(name, round_id, answer))
+        await once_more(lambda: self._peers.persistently(lambda: self._peers.settle_accusation(name, round_id, answer)))
 
     async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
         """Checks and opens what the last node delivered, H1 to H6 and F1 to F4; traces what says nothing.

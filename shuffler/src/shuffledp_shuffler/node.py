@@ -293,9 +293,10 @@ class MixNode:
             if self._parts.store.discard_of(plan.round_id) is not None:
                 raise RoundStateError(f"round {plan.round_id} was deleted here and can never be used again")
             if plan.round_id in self._rounds or plan.round_id in self._damaged:
-                record = self._round(plan.round_id).record
-                record.require_same_preparation(signed, position, suite)
-                return record.round_key
+                live = self._round(plan.round_id)
+                live.require_present()
+                live.record.require_same_preparation(signed, position, suite)
+                return live.record.round_key
             check_after_start(plan, self._started)  # an older round may be a discarded one that a backup has forgotten
             mixing = self._mixing_part(signed, plan, position, suite, before)
             private, public = suite_named(suite).generate()
@@ -387,27 +388,43 @@ class MixNode:
         self._start(live)
 
     async def _delete(self, round_id: str) -> Signed:
-        async with self._lock:
-            # Under the same lock as `_prepare`: of a round that is being deleted no new key can be promised.
-            kept = self._parts.store.discard_of(round_id)
-            if kept is not None:
-                return kept
+        while True:
             live = self._rounds.get(round_id)
-            # Of a damaged round nobody knows whether something left: the budget must stay charged.
-            forwarded = round_id in self._damaged
             if live is not None:
-                async with live.lock:
-                    live.deleted = True
-                    await live.stop()  # first, so that `forwarded` cannot turn true after it was read and signed
-                    forwarded = live.record.forwarded
-                    if not live.record.ended:
-                        self._parts.metrics.rounds_ended.labels(DELETED).inc()
-            discard = Discard(round_id=round_id, node=self._parts.identity.name, forwarded=forwarded)
-            signed = self._parts.identity.sign(discard)
-            await in_thread(self._parts.store.discard, round_id, signed)
-            self._rounds.pop(round_id, None)
-            self._damaged.pop(round_id, None)
-            return signed
+                # Before the lock of all rounds: the job's thread runs to its end, for a large batch in minutes.
+                await self._stop(live)
+            async with self._lock:
+                if self._rounds.get(round_id) is live:
+                    return await self._discarded(round_id, live)
+            # Prepared or deleted in between: once more, with what there is now.
+
+    @staticmethod
+    async def _stop(live: LiveRound) -> None:
+        """Ends all work on a round that is to be deleted; none begins again, and its record changes no more."""
+        async with live.lock:
+            live.deleted = True
+            await live.stop()
+
+    async def _discarded(self, round_id: str, live: LiveRound | None) -> Signed:
+        """Erases a round that is stopped, or that there is not, under the lock of all rounds; returns the discard.
+
+        Under the same lock as `_prepare`: of a round that is being deleted no new key can be promised.
+        """
+        kept = self._parts.store.discard_of(round_id)
+        if kept is not None:
+            return kept
+        # Of a damaged round nobody knows whether something left: the budget must stay charged.
+        forwarded = round_id in self._damaged
+        if live is not None:
+            forwarded = live.record.forwarded  # stopped before: it cannot turn true after it was read and signed
+            if not live.record.ended:
+                self._parts.metrics.rounds_ended.labels(DELETED).inc()
+        discard = Discard(round_id=round_id, node=self._parts.identity.name, forwarded=forwarded)
+        signed = self._parts.identity.sign(discard)
+        await in_thread(self._parts.store.discard, round_id, signed)
+        self._rounds.pop(round_id, None)
+        self._damaged.pop(round_id, None)
+        return signed
 
     def _distrust(self, record: RoundRecord, away: int) -> None:
         """Raises `NodeFault` for an open round that must not go on here, although it is on the disk.

@@ -251,14 +251,16 @@ class Certificate(Document, frozen=True, kw_only=True):
 class MixingKey(_Part, frozen=True, kw_only=True):
     """A node's keys for verified mixing, in hex: B_i and M_i with a proof each (docs/mixing.md, "Keys").
 
-    Node 1 opens nothing, and has no M. `withdrawals` is the serial of the list of withdrawn credentials that this node
-    knows, 0 for none, and `withdrawals_digest` that document's digest: those of node 1 count in the round.
+    Node 1 opens nothing, and has no M. `enrolment_key` is the population's in this node's roster; `withdrawals` is the
+    serial of the list of withdrawn credentials that this node knows, 0 for none, and `withdrawals_digest` that
+    document's digest. Those of node 1 count in the round.
     """
 
     blinding: str
     blinding_proof: str
     opening: str = ""
     opening_proof: str = ""
+    enrolment_key: str = ""
     withdrawals: int = 0
     withdrawals_digest: str = ""
 

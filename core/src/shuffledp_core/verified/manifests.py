@@ -9,20 +9,21 @@ from typing import Final
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Certificate, Manifest, MixingKey, Roster, RoundKey
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import RoundKeyError
+from shuffledp_core.errors import ForeignDocumentError, RoundKeyError
 from shuffledp_core.verified.keys import NodeKey, Route, check_route, route_context
 from shuffledp_core.verified.terms import MixTerms
 
 _HEX: Final = re.compile(r"([0-9a-f]{2})*")
 
 
-def mixing_key(key: NodeKey, withdrawals: int, withdrawals_digest: str) -> MixingKey:
+def mixing_key(key: NodeKey, enrolment_key: str, withdrawals: int, withdrawals_digest: str) -> MixingKey:
     """The part of a round key that carries a node's keys."""
     return MixingKey(
         blinding=key.blinding.hex(),
         blinding_proof=key.blinding_proof.hex(),
         opening=key.opening.hex(),
         opening_proof=key.opening_proof.hex(),
+        enrolment_key=enrolment_key,
         withdrawals=withdrawals,
         withdrawals_digest=withdrawals_digest,
     )
@@ -60,6 +61,24 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
             raise RoundKeyError(f"the round key of {key.node[:80]!r} is not for the mixing that the certificate names")
 
 
+def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
+    """Checks that the claims of a verified round are judged here by the enrolment key that its node 1 judged them by.
+
+    By another one nobody on its list would be enrolled, and an honest node 1 would stand there with made-up users. Who
+    is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is named.
+
+    Raises:
+        ForeignDocumentError: the roster gives the population another enrolment key than the round goes by, or has no
+            such population.
+    """
+    name = certificate.population
+    if mixing_part(entry).enrolment_key != roster.population(name).enrolment_key:
+        raise ForeignDocumentError(
+            f"the enrolment key of {name!r} in this roster is another one than the round goes by, so its claims cannot "
+            "be judged here: use the roster of the round's time, or open the round again once all have the new one"
+        )
+
+
 def mix_terms(
     signed: Signed, manifest: Manifest, certificate: Certificate, keys: Sequence[RoundKey], roster: Roster
 ) -> MixTerms:
@@ -67,7 +86,9 @@ def mix_terms(
 
     Raises:
         RoundKeyError: K1 to K3, naming the node.
+        ForeignDocumentError: as `check_enrolment_key`.
     """
+    check_enrolment_key(certificate, keys[0], roster)
     route = check_keys(manifest.deployment, manifest.round_id, manifest.certificate, keys)
     parties = [*(roster.party(key.node) for key in keys), roster.analyst]
     return MixTerms(

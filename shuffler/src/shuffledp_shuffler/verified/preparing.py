@@ -13,7 +13,7 @@ from shuffledp_core.randomness import system_random
 from shuffledp_core.verified.group import Scalar
 from shuffledp_core.verified.history import most_bytes, unblamed_bytes
 from shuffledp_core.verified.keys import NodeSecret, make_key, route_context
-from shuffledp_core.verified.manifests import check_keys, mixing_key, mixing_part
+from shuffledp_core.verified.manifests import check_enrolment_key, check_keys, mixing_key, mixing_part
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_round_keys
 
@@ -54,7 +54,8 @@ def make_mixing_part(
 
     1. A node that writes down what it learns does not take part: its log is of plain rounds.
     2. There are the round keys of all nodes before this one, which verify and hold (K1 to K3).
-    3. The entry node goes by a list of withdrawals that is not older than the one known here.
+    3. The entry node goes by the enrolment key of this node's roster, and by a list of withdrawals that is not older
+       than the one known here.
 
     Args:
         signed: the certificate as it travels.
@@ -70,7 +71,7 @@ def make_mixing_part(
     Raises:
         PolicyRefusal: step 1.
         RoundKeyError: step 2, naming the node.
-        NodeFault: step 3.
+        ForeignDocumentError, NodeFault: step 3.
     """
     if not certificate.verified:
         if before:
@@ -89,12 +90,14 @@ def make_mixing_part(
     keys = check_round_keys(documents, certificate.round_id, suite, digest, roster)
     base = check_keys(roster.deployment, certificate.round_id, signed, keys).blinding[-1]
     serial, named, document = admission.newest(certificate.population)
-    if keys:
-        _check_newest(mixing_part(keys[0]), serial, named)  # 3
+    if keys:  # 3
+        check_enrolment_key(certificate, keys[0], roster)
+        _check_newest(mixing_part(keys[0]), serial, named)
     context = route_context(roster.deployment, certificate.round_id, digest)
     secret, public = make_key(context, name, position, base, system_random)
     packed = bytes(secret.blinding) + bytes(secret.opening)
-    return MixingPart(packed, mixing_key(public, serial, named), document if position == 1 else b"")
+    enrolment = roster.population(certificate.population).enrolment_key
+    return MixingPart(packed, mixing_key(public, enrolment, serial, named), document if position == 1 else b"")
 
 
 def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:

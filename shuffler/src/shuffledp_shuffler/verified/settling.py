@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shuffledp_core.errors import RoundStateError, ShuffleDPError, UnansweredError
+from shuffledp_core.errors import NodeFault, RoundStateError, ShuffleDPError, UnansweredError
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.verified.evidence import Transcript
 from shuffledp_core.verified.hops import Hop
@@ -73,6 +73,9 @@ class Settlement:
                 raise
             except asyncio.CancelledError:  # the time is up, or the round is given up: whoever brought it hears so
                 self._answer(done, RoundStateError("the accusation ended before this transcript was judged"))
+                raise
+            except Exception as error:  # a bug, or no memory left: the round fails of it, and nobody waits on
+                self._answer(done, NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
                 raise
             self._show(0)
             self._answer(done, None)

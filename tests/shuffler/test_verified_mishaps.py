@@ -1,0 +1,190 @@
+"""Verified rounds among mishaps for which nobody is to blame: new rosters, slow threads, bugs, damaged calls."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from mixing_cheats import flipped
+from shuffler_world import World
+from test_verified_nodes import accused, spoiled_round
+from verified_world import (
+    VerifiedRound,
+    open_verified,
+    prepare,
+)
+
+from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.peers import Peers
+from shuffledp_analyst.verified import VerifiedMixing
+from shuffledp_core.documents.models import Certificate, Discard, Manifest
+from shuffledp_core.documents.signed import from_json
+from shuffledp_core.errors import (
+    ForeignDocumentError,
+    NodeFault,
+    RoundStateError,
+    UnansweredError,
+    UnknownRoundError,
+)
+from shuffledp_core.keys import ROOT, load_identity
+from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified import hops
+from shuffledp_core.verified.evidence import Transcript
+from shuffledp_core.verified.headers import Header
+from shuffledp_core.verified.history import packed, unpacked
+from shuffledp_ops.keys.pki import next_roster
+from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.live import LiveRound
+
+FAILED, DONE = node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
+
+
+def rotate_enrolment(world: World) -> None:
+    """Publishes a roster with another enrolment key for the population."""
+    fresh = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    populations = tuple(msgspec.structs.replace(each, enrolment_key=fresh) for each in world.roster.populations)
+    root = load_identity(world.deployment.folder / "root", ROOT)
+    renewed = next_roster(world.roster, dt.datetime.now(dt.UTC), populations=populations)
+    world.deployment.roster_file.write_bytes(root.sign(renewed).to_bytes())
+
+
+async def test_a_roster_with_another_enrolment_key_has_nobody_named(world: World) -> None:
+    """By the new key nobody on honest node 1's list is enrolled. The round ends at who has the new roster."""
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    rotate_enrolment(world)
+    await world.hang_up()
+    await world.stop("node-2")
+    await world.start("node-2")
+    status = await world.ended("node-2", round_.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "ForeignDocumentError")
+    assert "the enrolment key of 'demo' in this roster is another one" in status.reason
+    assert "node 1" not in status.reason
+
+
+async def test_nodes_with_rosters_of_two_enrolment_keys_make_no_keys_together(world: World) -> None:
+    await world.start("node-1")
+    rotate_enrolment(world)
+    await world.start("node-2")
+    with pytest.raises(ForeignDocumentError, match="another one than the round goes by"):
+        await open_verified(world)
+
+
+async def test_a_round_whose_work_ends_late_keeps_no_other_round_from_being_deleted_or_prepared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread is not interrupted: a deletion waits for it, which with a large batch takes minutes."""
+    at_work, may_end, stopping = threading.Event(), threading.Event(), asyncio.Event()
+    honest, stop = hops.Hop.release, LiveRound.stop
+
+    def slow(self: hops.Hop, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
+        if self.position != 1:
+            at_work.set()
+            may_end.wait()
+        return honest(self, random)
+
+    async def stopped(self: LiveRound) -> None:
+        stopping.set()
+        await stop(self)
+
+    await world.start()
+    await world.start_analyst()
+    round_, other = await open_verified(world), await open_verified(world)
+    for _ in range(2):
+        await round_.send(round_.submission(world.user()))
+    monkeypatch.setattr(hops.Hop, "release", slow)
+    await world.close_round("node-1", round_.round.round_id)
+    await asyncio.to_thread(at_work.wait)
+    monkeypatch.setattr(LiveRound, "stop", stopped)
+    deletions = [asyncio.ensure_future(world.delete("node-2", round_.round.round_id)) for _ in range(2)]
+    try:
+        await stopping.wait()
+        async with asyncio.timeout(60):  # only a node that waits for the other round's thread takes so long
+            await world.delete("node-2", other.round.round_id)
+            await open_verified(world)
+        with pytest.raises(UnknownRoundError):
+            await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
+        assert not any(deletion.done() for deletion in deletions)
+    finally:
+        may_end.set()
+    first, second = await asyncio.gather(*deletions)
+    assert first == second
+    assert not from_json(first.body, Discard).forwarded
+    assert world.sink.batches == {}
+    with pytest.raises(RoundStateError, match="can never be used again"):
+        await prepare(world, "node-2", round_.round.certificate, 2, round_.round.keys[:1])
+
+
+async def test_who_brings_a_transcript_hears_also_of_a_failure_that_nobody_foresaw(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: hops.Hop, __: Transcript | None) -> None:
+        raise ZeroDivisionError
+
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    transcript = await round_.transcript(await round_.accusation("node-2"))
+    monkeypatch.setattr(hops.Hop, "settle", failing)
+    with pytest.raises(NodeFault, match=r"unexpected failure \(ZeroDivisionError\)"):
+        async with asyncio.timeout(60):  # only a caller who is never answered waits so long
+            await round_.settle("node-2", transcript)
+    status = await world.ended("node-2", round_.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "NodeFault")
+
+
+class TornCalls(Peers):
+    """The analyst's calls, of which the first so many of each kind are damaged on their way."""
+
+    def __init__(self, world: World, torn: int) -> None:
+        super().__init__(
+            AnalystConfig(
+                name="analyst",
+                keys=world.deployment.keys_of("analyst"),
+                roster=world.deployment.roster_file,
+                root_key=world.deployment.root_key,
+                listen=world.roster.analyst.address,
+                state=world.folder / "state" / "analyst",
+            ),
+            world.roster,
+        )
+        self.torn = torn
+        self.answers = self.transcripts = 0
+
+    async def answer(self, name: str, round_id: str, inquiry: bytes, most: int) -> bytes:
+        self.answers += 1
+        answer = await super().answer(name, round_id, inquiry, most)
+        return answer[:-9] + flipped(answer[-9:]) if self.answers <= self.torn else answer
+
+    async def settle_accusation(self, name: str, round_id: str, transcript: bytes) -> None:
+        self.transcripts += 1
+        if self.transcripts <= self.torn:
+            transcript = packed(replace(unpacked(transcript, Transcript), passages=()))
+        await super().settle_accusation(name, round_id, transcript)
+
+
+def analysts_part(round_: VerifiedRound, peers: Peers) -> VerifiedMixing:
+    signed = round_.round.manifest
+    assert signed is not None
+    certificate = from_json(round_.round.certificate.body, Certificate)
+    return VerifiedMixing((signed, from_json(signed.body, Manifest)), certificate, peers)
+
+
+async def test_the_analyst_asks_once_more_for_what_was_damaged_on_its_way(world: World) -> None:
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    await analysts_part(round_, torn := TornCalls(world, 1)).settle("node-2")
+    assert (torn.answers, torn.transcripts) == (3, 2)  # a trace twice, a passage, and the transcript twice
+    assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
+
+
+async def test_the_analyst_does_not_ask_for_ever(world: World) -> None:
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    with pytest.raises(UnansweredError):
+        await analysts_part(round_, torn := TornCalls(world, 100)).settle("node-2")
+    assert (torn.answers, torn.transcripts) == (2, 0)
