@@ -283,6 +283,18 @@ async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(deployme
     assert "cannot be read" in page
 
 
+async def test_what_an_analyst_says_of_a_round_is_bounded(deployment: Deployment) -> None:
+    watch, round_id = Watch(deployment.folder), "0" * 32
+    watch._rounds[round_id] = Round(round_id, 1, "demo", "geo-shuffle", "running")
+    for node in ["node-1", "n" * 10_000, *map(str, range(3000))]:
+        watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node=node, done=1, total=2))
+    watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node="node-1", done=2, total=2))
+    steps = watch._rounds[round_id].steps
+    assert len(steps) == 1000
+    assert steps["mixing", "node-1"].done == 2
+    assert max(len(node) for _, node in steps) < 10_000
+
+
 def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:
     budget = Budget("us", 2.0, 1e-6, 2.0, 0.0, "adaptive", {"settled": 3}, ())
     spent = "".join(budgets.section(Snapshot(1, budgets=(budget,))))
