@@ -312,6 +312,22 @@ def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
     assert moved.folder == tmp_path / "results" / "campaign-weekly"
 
 
+def test_a_default_that_is_written_down_or_a_key_of_a_later_version_changes_nothing(keys: Path, tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    spelt = campaign_file(tmp_path, keys, question='population = "demo"\nretries = 0', general="grace_seconds = 3600.0")
+    assert load_campaign(spelt).digest == campaign.digest
+    for question in ("retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]'):
+        assert load_campaign(campaign_file(tmp_path, keys, question=question)).digest != campaign.digest
+    later = LaterQuestion(**msgspec.structs.asdict(campaign.questions[0]))
+    assert msgspec.structs.replace(campaign, questions=(later,)).digest == campaign.digest
+
+
+class LaterQuestion(Question, frozen=True, kw_only=True):
+    """As a later version might have it."""
+
+    later: int = 0
+
+
 ANSWER = {
     "accepted": 5,
     "estimate": [1.0, 2.0],
