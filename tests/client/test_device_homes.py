@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ from simulated_round import SimulatedRound
 
 import shuffledp_client
 from shuffledp_client import BlockingDevice, Device, Standing
-from shuffledp_client.bundle import CONFIG
+from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.homes import home_of
+from shuffledp_client.responses import ResponseStore
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, NotInstalledError, RoundStateError, SignatureError
 from shuffledp_core.transport.announce import Announcer, manifest_topic
@@ -44,8 +46,44 @@ async def test_a_bundle_is_installed_once_beside_itself_or_where_the_app_says(al
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.suffix in {".pem", ".toml"}}
     await asyncio.gather(*(Device.load(place) for place in (alice, str(alice), home, home / CONFIG) for _ in range(3)))
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    await Device.load(alice, folder=tmp_path / "app" / "device")
-    assert (tmp_path / "app" / "device" / "keys" / "identity.pem").exists()
+    named = tmp_path / "app" / "device"
+    home.rename(tmp_path / "elsewhere")
+    await Device.load(alice, folder=named)
+    await Device.load(alice, folder=named)
+    assert (named / "keys" / "identity.pem").exists()
+    assert not home.exists()
+
+
+def test_a_later_bundle_of_another_name_finds_the_device_and_what_it_keeps(alice: Path, deployment: Deployment) -> None:
+    first = home_of(alice)
+    ResponseStore(first.state / "responses", "home people").recall("a", lambda: 5)
+    renew(deployment.folder, new_authority=True)
+    bundle(open_deployment(deployment.folder), ["alice"])
+    later = alice.rename(alice.with_name("alice-2027.bundle"))
+    again = home_of(later)
+    assert again.state == first.state
+    assert ResponseStore(again.state / "responses", "home people").recall("a", lambda: 6) == 5
+    assert b'"serial":2' in again.roster.read_bytes().replace(b"\\", b"")
+    assert [path.name for path in alice.parent.glob("*.device")] == ["alice.device"]
+
+
+def test_a_second_folder_of_one_device_is_refused_and_the_first_one_named(alice: Path, tmp_path: Path) -> None:
+    home_of(alice)
+    home = alice.with_name("alice.device")
+    other = tmp_path / "app" / "device"
+    for second in (lambda: home_of(alice, other), lambda: install(read_bundle(alice), home.with_name("tablet"))):
+        with pytest.raises(ConfigError, match=r"alice\.device already holds the device"):
+            second()
+    home.rename(alice.with_name("mine"))
+    shutil.copytree(alice.with_name("mine"), alice.with_name("copy"))
+    with pytest.raises(ConfigError, match=r"copy and .*mine already"):
+        home_of(alice)
+    assert not home.exists()
+    assert not other.exists()
+    other.parent.mkdir()
+    alice.with_name("mine").rename(other)  # as the refusal says
+    shutil.rmtree(alice.with_name("copy"))
+    assert home_of(alice, other).state.is_relative_to(other)
 
 
 async def test_many_processes_that_start_with_one_new_bundle_make_one_device(alice: Path) -> None:

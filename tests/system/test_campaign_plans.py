@@ -272,6 +272,26 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("dates", "plans"), [(1, []), (0, []), (0, ["hours", "visits"])], ids=["dates", "none", "too many"]
+)
+def test_a_state_without_the_plans_of_its_questions_is_damaged(
+    shuffledp: Shell, keys: Path, tmp_path: Path, command: str, dates: int, plans: list[str]
+) -> None:
+    file = campaign_file(tmp_path, keys)
+    campaign = load_campaign(file)
+    campaign.folder.mkdir(parents=True)
+    fields = msgspec.to_builtins(begun(campaign))
+    plan = fields["plans"]["hours"]
+    fields |= {"plans": dict.fromkeys(plans, plan)} | {"entries": fields["entries"][:dates]}
+    (campaign.folder / "state.json").write_bytes(msgspec.json.encode(fields))
+    code, _, errors = shuffledp("campaign", command, str(file))
+    assert code == 2, errors
+    assert "is damaged" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
 def test_a_file_that_was_changed_after_the_first_round_is_refused(
     shuffledp: Shell, keys: Path, tmp_path: Path, command: str
 ) -> None:
@@ -290,6 +310,56 @@ def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
     moved = msgspec.structs.replace(campaign, keys=tmp_path / "elsewhere", out=tmp_path / "results")
     assert moved.digest == campaign.digest
     assert moved.folder == tmp_path / "results" / "campaign-weekly"
+
+
+def test_a_default_that_is_written_down_or_a_key_of_a_later_version_changes_nothing(keys: Path, tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    spelt = campaign_file(tmp_path, keys, question='population = "demo"\nretries = 0', general="grace_seconds = 3600.0")
+    assert load_campaign(spelt).digest == campaign.digest
+    for question in ("retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]'):
+        assert load_campaign(campaign_file(tmp_path, keys, question=question)).digest != campaign.digest
+    later = LaterQuestion(**msgspec.structs.asdict(campaign.questions[0]))
+    assert msgspec.structs.replace(campaign, questions=(later,)).digest == campaign.digest
+
+
+class LaterQuestion(Question, frozen=True, kw_only=True):
+    """As a later version might have it."""
+
+    later: int = 0
+
+
+ANSWER = {
+    "accepted": 5,
+    "estimate": [1.0, 2.0],
+    "standard_error": [0.1, 0.1],
+    "interval_95": [[0.0, 1.0], [2.0, 3.0]],
+    "epsilon": 3.0,
+    "delta": 1e-3,
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "rows"),
+    [
+        ({}, 2),
+        ({"standard_error": [0.1]}, 1),
+        ({"interval_95": [[0.0, 1.0], [2.0]]}, 1),
+        ({"estimate": 1.0}, 1),
+        ({"estimate": [], "standard_error": [], "interval_95": [[], []]}, 1),
+        ({"estimate": [1e300, 2.0]}, 1),
+    ],
+    ids=["whole", "errors", "intervals", "a number", "nothing", "huge"],
+)
+def test_a_damaged_report_is_a_gap(keys: Path, tmp_path: Path, damage: dict[str, object], rows: int) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    state = begun(campaign)
+    published = msgspec.structs.replace(state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST)
+    state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
+    folder = Store(campaign.folder).round_folder(published.round_id)
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_bytes(msgspec.json.encode(ANSWER | damage))
+    write_results(campaign, state, campaign.folder)
+    assert len((campaign.folder / "hours.csv").read_text().splitlines()) == 1 + rows
 
 
 def test_zones_are_installed_where_the_tests_run() -> None:

@@ -24,6 +24,7 @@ from shuffledp_ops.console.actions import DEFAULTS, plan_of
 from shuffledp_ops.console.advice import advice
 from shuffledp_ops.console.changes import Changes
 from shuffledp_ops.console.desk import Desk
+from shuffledp_ops.console.forms import ask, confirm_open
 from shuffledp_ops.console.frame import Viewer, framed, mishap
 from shuffledp_ops.console.guards import LOOPBACK, Guard
 from shuffledp_ops.console.model import Budget, Charge, Round, Snapshot, Step
@@ -112,6 +113,17 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
     assert plan.size == MECHANISMS[plan.mechanism].size_for(20)
     assert not plan.allow_corrupt
     assert plan_of({**FIELDS, "colluding": "7"}, deployment.roster).colluding == 7
+    assert plan.question == 0
+
+
+def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(deployment: Deployment) -> None:
+    viewer, fields = Viewer("x", live=True, version="1"), {**FIELDS, "mechanism": "rappor-histogram", "question": "7"}
+    assert 'name="question" value="0"' in ask(viewer, deployment.roster, {})
+    plan = plan_of(fields, deployment.roster)
+    assert plan.question == 7
+    page = confirm_open(viewer, plan, fields, None, "token")
+    assert "<dt>number of the question</dt><dd>7</dd>" in page
+    assert 'name="question" value="7"' in page
 
 
 @pytest.mark.parametrize(
@@ -126,6 +138,7 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
         ("max_reports", ["99", ""]),
         ("colluding", ["-1", "100", "x"]),
         ("open_minutes", ["0", "nan", "1e9"]),
+        ("question", ["", "-1", "1.5", "9" * 30]),
     ],
 )
 def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list[str]) -> None:
@@ -268,6 +281,18 @@ async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(deployme
     page = overview(Viewer("x", live=True, version="1"), Snapshot(1, tuple(watch._rounds.values())))
     assert page.count("<script") == 1
     assert "cannot be read" in page
+
+
+async def test_what_an_analyst_says_of_a_round_is_bounded(deployment: Deployment) -> None:
+    watch, round_id = Watch(deployment.folder), "0" * 32
+    watch._rounds[round_id] = Round(round_id, 1, "demo", "geo-shuffle", "running")
+    for node in ["node-1", "n" * 10_000, *map(str, range(3000))]:
+        watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node=node, done=1, total=2))
+    watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node="node-1", done=2, total=2))
+    steps = watch._rounds[round_id].steps
+    assert len(steps) == 1000
+    assert steps["mixing", "node-1"].done == 2
+    assert max(len(node) for _, node in steps) < 10_000
 
 
 def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:

@@ -62,7 +62,7 @@ def test_a_client_is_enrolled_after_the_deployment_was_made_and_its_bundle_is_a_
     device = tmp_path / "phone"
     assert {stat.S_IMODE(path.stat().st_mode) for path in device.rglob("*") if path.is_file()} == {0o600}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (device, device / "keys")} == {0o700}
-    config, roster = install(read_bundle(file), tmp_path / "tablet")
+    config, roster = install(read_bundle(file), tmp_path / "fresh" / "device")
     Device(config)
     assert roster == deployment.roster
 

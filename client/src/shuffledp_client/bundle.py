@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -91,8 +92,27 @@ def read_bundle(path: Path) -> Bundle:
         raise ConfigError(f"{path} is not a device's bundle: {error}") from None  # what is in it stays out of logs
 
 
+def folders_of(bundle: Bundle, *places: Path) -> list[Path]:
+    """The folders in these places that hold the identity of this bundle, by whatever name.
+
+    A device is known by what no renewal changes: its identity key. What cannot be read is passed over.
+    """
+    identity, found = bundle.identity.encode(), dict[Path, None]()
+    for place in places:
+        for key in sorted(place.glob("*/keys/identity.pem")):
+            home = key.parent.parent
+            if home.name.startswith(".") and home.name.endswith(_NEW):  # of an installation that was killed
+                continue
+            with suppress(OSError):
+                if key.stat().st_size == len(identity) and key.read_bytes() == identity:
+                    found[home.resolve()] = None
+    return list(found)
+
+
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     """Makes the device's folder, which must be empty or absent; returns its configuration and roster.
+
+    No other folder beside it may be the same device's: a second one would forget what the first one keeps.
 
     1. The files are written, mode 0600, into a new folder, mode 0700.
     2. They are what a device can use: the roster is under the root key and current, the credential is of a population
@@ -100,7 +120,8 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     3. Only then the folder gets its name; after an error there is nothing.
 
     Raises:
-        ConfigError: the folder holds something or cannot be made; step 2, as `StaleRosterError` where it is the roster.
+        ConfigError: the folder holds something or cannot be made, or there is one of the same device; step 2, as
+            `StaleRosterError` where it is the roster.
         DocumentError: the roster is not under the root key.
     """
     try:
@@ -112,6 +133,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
             f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the same device"
         )
     target = folder.resolve()
+    check_only(bundle, target, target.parent)
     new = target.with_name(f".{target.name}{_NEW}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +152,17 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     except OSError as error:
         raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
     return load_config(folder / CONFIG, ClientConfig), roster
+
+
+def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
+    """Raises `ConfigError`, which says how to go on, if another folder in these places is of the same device."""
+    others = [str(home) for home in folders_of(bundle, *places) if home != folder.resolve()]
+    if others:
+        raise ConfigError(
+            f"{' and '.join(others)} already holds the device of this bundle, with the answers that it keeps. Use that "
+            f"folder, or move it to {folder}; a second folder would draw them again, and break what was promised to "
+            "its user"
+        )
 
 
 def renew(bundle: Bundle, folder: Path) -> Roster:

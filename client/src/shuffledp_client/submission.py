@@ -5,7 +5,7 @@ Imports stay light: no gRPC, no numpy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -131,16 +131,39 @@ def prepare(
 
 
 def prepare_all(
-    verified: VerifiedRound, users: Sequence[tuple[int, Member]], random: RandomBytes = system_random
+    verified: VerifiedRound,
+    users: Sequence[tuple[int, Member]],
+    random: RandomBytes = system_random,
+    kept: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
     """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who share a process.
 
+    Args:
+        verified: the round.
+        users: values and members.
+        random: the operating system's CSPRNG; tests may pass a recorded stream.
+        kept: the response that each user keeps, for mechanisms with such; None for users who are asked once.
+
     Raises:
         UsageError: a value is outside the round's domain.
+        ValueError: there is not one kept response for each user.
     """
-    answers = (randomise(verified.mechanism, value, RandomIntegers(random)) for value, _ in users)
+    responses: Sequence[int | None] = [None] * len(users) if kept is None else kept
+    answers = (
+        randomise(verified.mechanism, value, RandomIntegers(random), None if response is None else _keeping(response))
+        for (value, _), response in zip(users, responses, strict=True)
+    )
     drawn = [_draw(verified, answer, random) for answer in answers]
     return _sealed(verified, drawn, [member for _, member in users], random)
+
+
+def _keeping(response: int) -> Recall:
+    """The recall of a user who has this one response already."""
+
+    def recall(_name: str, _draw: Callable[[], int]) -> int:
+        return response
+
+    return recall
 
 
 def prepare_answer(

@@ -211,9 +211,24 @@ class Campaign(Section, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """What must stay as it is from the first round on: everything but where the files are."""
-        fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, keys=Path(), out=None), enc_hook=str)
-        return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).hexdigest()
+        """What must stay as it is from the first round on: everything but where the files are.
+
+        Without what is as by default: a key that a later version adds changes nothing for campaigns that run.
+        """
+        fields = {name: value for name, value in _chosen(self).items() if name not in {"keys", "out"}}
+        return hashlib.sha256(msgspec.json.encode(fields, enc_hook=str, order="deterministic")).hexdigest()
+
+
+def _chosen(section: Section) -> dict[str, Any]:
+    """The fields of a section, and of those inside it, that are not as by default."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Section):
+            return _chosen(value)
+        return [plain(one) for one in value] if isinstance(value, tuple) else value
+
+    fields = ((field, getattr(section, field.name)) for field in msgspec.structs.fields(section))
+    return {field.encode_name: plain(value) for field, value in fields if value != field.default}
 
 
 def load_campaign(file: Path) -> Campaign:

@@ -19,7 +19,7 @@ from shuffledp_core.files import size_of, write_atomic
 from shuffledp_ops.campaigns.config import Campaign, Question, zone_named
 from shuffledp_ops.campaigns.state import ROUNDS, Entry, State
 from shuffledp_ops.rounds.page import PAGE
-from shuffledp_ops.rounds.reading import MOST_BYTES
+from shuffledp_ops.rounds.reading import LARGEST, MOST_BYTES
 
 INDEX: Final = "index.html"
 
@@ -41,6 +41,13 @@ class Answer(msgspec.Struct, frozen=True):
     interval_95: tuple[float | Numbers, float | Numbers]
     epsilon: float | None
     delta: float
+
+    def __post_init__(self) -> None:
+        columns = (self.values, _numbers(self.standard_error), *self.bounds)
+        if not self.values or len({len(column) for column in columns}) != 1:
+            raise ValueError("an answer has one error and one interval for each of its values")
+        if not all(abs(number) <= LARGEST for column in columns for number in column):
+            raise ValueError("an answer has a number that no round can have")
 
     @property
     def is_sum(self) -> bool:
@@ -89,7 +96,7 @@ def _answer(entry: Entry, folder: Path) -> Answer | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=Answer)
-    except (OSError, msgspec.DecodeError):  # moved away by hand: `shuffledp results show` fetches it again
+    except (OSError, msgspec.DecodeError):  # moved away or damaged: `shuffledp results show` fetches it again
         return None
 
 

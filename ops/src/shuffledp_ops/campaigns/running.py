@@ -76,11 +76,16 @@ def begin(campaign: Campaign, plans: Mapping[str, RoundPlan], now: int) -> State
 
 
 def check_same(campaign: Campaign, state: State) -> None:
-    """Raises `ConfigError` unless the file is still what the campaign began with."""
+    """Raises `ConfigError` unless the file is still what the campaign began with, and the state of its questions."""
     if state.digest != campaign.digest:
         raise ConfigError(
             f"the file of campaign {campaign.name!r} was changed since its first round, and its budget was planned for "
             "what it said then: put it back, or give the new one another name"
+        )
+    if state.plans.keys() != {question.name for question in campaign.questions}:
+        raise ConfigError(
+            f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the file's questions; "
+            "put a copy of it back"
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,10 @@ from shuffledp_ops.campaigns.schedule import Date
 STATE: Final = "state.json"
 ROUNDS: Final = "rounds"
 """Folder of the rounds' documents and reports, below the campaign's."""
+
+
+Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**47)]
+"""Milliseconds since 1970, in a year that a calendar has."""
 
 
 class Outcome(StrEnum):
@@ -53,9 +57,9 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """
 
     round_id: str
-    began_at: int
+    began_at: Moment
     stage: Stage = Stage.OPENING
-    ended_at: int | None = None
+    ended_at: Moment | None = None
     error: str | None = None
     reason: str | None = None
     accepted: int | None = None
@@ -73,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     question: str
     number: int
-    at: int
+    at: Moment
     outcome: Outcome = Outcome.DUE
     attempts: tuple[Attempt, ...] = ()
 
@@ -97,15 +101,18 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     version: int = 1
     name: str
     digest: str
-    began_at: int
+    began_at: Moment
     plans: dict[str, RoundPlan]
     entries: tuple[Entry, ...]
-    ended_at: int = 0
+    ended_at: Moment = 0
     stopped: str | None = None
 
     def __post_init__(self) -> None:
         if self.version != 1:
             raise ValueError(f"version {self.version} is not understood; this software writes version 1")
+        unplanned = {entry.question for entry in self.entries} - self.plans.keys()
+        if unplanned:
+            raise ValueError(f"question {min(unplanned)[:80]!r} has dates and no plan")
 
     def next_due(self) -> int | None:
         """Place of the first date that is still due; None: the campaign is over."""

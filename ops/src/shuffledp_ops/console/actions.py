@@ -22,6 +22,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "max_reports": "",
     "colluding": "",
     "open_minutes": "10",
+    "question": "0",
 }
 """The fields of the form, besides the population, and what stands in them at first."""
 
@@ -54,6 +55,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
             colluding=colluding,
             route=tuple(node.name for node in roster.nodes()),
             open_seconds=60 * _number(fields, "open_minutes"),
+            question=_whole(fields, "question", 0),
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -28,6 +28,12 @@ _FIELDS: Final = {
         "numeric",
     ),
     "open_minutes": ("Minutes", "Submissions are taken for so long.", "decimal"),
+    "question": (
+        "Number of the question",
+        "Where devices keep their response (RAPPOR): rounds of one number share it, another question needs another "
+        "number. Else 0.",
+        "numeric",
+    ),
 }
 
 
@@ -80,6 +86,7 @@ def confirm_open(viewer: Viewer, plan: RoundPlan, fields: Mapping[str, str], bud
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of {', '.join(plan.route)} is honest",
         "reports": f"{plan.min_reports:,} to {plan.max_reports:,}, of which {plan.colluding:,} may collude",
         "open for": f"{plan.open_seconds / 60:g} minutes",
+        "number of the question": f"{plan.question}",
         "ε left to these people": left,
     }
     words = (

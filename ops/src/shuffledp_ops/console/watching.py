@@ -53,6 +53,12 @@ _CALL: Final = 15.0
 _NEWEST: Final = 8
 """Rounds that are asked for to learn of new ones; all on the pages when none of these is known."""
 
+_MOST_STEPS: Final = 1000
+"""Most steps of a round that are kept; a round has a few for each node."""
+
+_LONGEST_NAME: Final = 200
+"""Most letters of a stage's or node's name."""
+
 _MOST_FOLLOWED: Final = 16
 _MOST_OPENED: Final = 16
 _ENDED: Final = "ended"
@@ -201,7 +207,10 @@ class Watch(Changes):
             return
         step = Step(event.stage, event.node, event.done, event.total, event.seconds)
         accepted = event.done if event.stage == "accepting" else known.accepted
-        steps = {**known.steps, (event.stage, event.node): step}
+        place = (event.stage, event.node)
+        if max(map(len, place)) > _LONGEST_NAME or (place not in known.steps and len(known.steps) >= _MOST_STEPS):
+            return  # nothing that a round does; an analyst may say whatever it likes, and for as long
+        steps = {**known.steps, place: step}
         self._rounds[round_id] = replace(known, steps=steps, accepted=accepted)
         self._touch()
 

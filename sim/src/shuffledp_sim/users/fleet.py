@@ -36,6 +36,7 @@ from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment, issue_credentials
+from shuffledp_sim.users.memory import Memory
 from shuffledp_sim.users.sealing import WORKERS, seal_users
 
 CONNECTIONS: Final = 4
@@ -97,6 +98,7 @@ class Fleet:
         seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from then until the
             last receipt (most uploads happen while others still seal).
         tolerated: refusals that are counted in `refused` and end nothing; any other error of a user ends `submit`.
+        memory: the responses that these users keep from round to round; None: they were never asked before.
 
     Attributes:
         accepted: users who hold a checked receipt.
@@ -113,10 +115,12 @@ class Fleet:
         seconds: dict[str, float],
         *,
         tolerated: tuple[type[ShuffleDPError], ...] = (),
+        memory: Memory | None = None,
     ) -> None:
         self.accepted = 0
         self.refused: Counter[str] = Counter()
         self._tolerated = tolerated
+        self._memory = memory or Memory(len(values))
         self._pool = pool
         self._system = system
         self._round_id = round_id
@@ -166,9 +170,11 @@ class Fleet:
                 ]
             )
 
-            async def chunk(users: Sequence[tuple[int, Member]]) -> None:
+            async def chunk(first: int, users: Sequence[tuple[int, Member]]) -> None:
                 try:  # its place is free when all is uploaded: a slow node must not let sealed envelopes pile up
-                    prepared = await loop.run_in_executor(self._pool, seal_users, verified, users)
+                    values = [value for value, _ in users]
+                    kept = await self._memory.recall(self._pool, verified.mechanism, first, values)
+                    prepared = await loop.run_in_executor(self._pool, seal_users, verified, users, kept)
                     self._count_sealed(len(users), began)
                     async with _together() as group:
                         for submission in prepared:
@@ -182,9 +188,11 @@ class Fleet:
                 self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
 
             async with _together() as group:
+                first = 0
                 for users in self._chunks(verified):
                     await places.acquire()
-                    group.create_task(chunk(users))
+                    group.create_task(chunk(first, users))
+                    first += len(users)
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
     async def _upload(self, entry: LongStream, submission: PreparedSubmission) -> None:

@@ -37,6 +37,7 @@ from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import open_deployment
 from shuffledp_ops.rounds.running import read_result
 from shuffledp_sim.users.fleet import DeployedSystem, Fleet, System, verified_for
+from shuffledp_sim.users.memory import Memory
 from shuffledp_sim.users.sealing import sealing_pool
 
 ANNOUNCEMENT_SECONDS: Final = 10.0
@@ -145,6 +146,8 @@ async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool
 async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool) -> None:
     """Takes part in each new round of the system with users that have these values; one log line a round.
 
+    The users are the same people in all rounds: a response that devices keep, each keeps until this returns.
+
     Args:
         system: where it runs.
         values: shape (users,), int64, from 0 up; capped to each round's domain.
@@ -156,10 +159,11 @@ async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecu
     """
     log = structlog.get_logger()
     log.info("fleet waits for a round", users=len(values), population=system.population)
+    memory = Memory(len(values))
     async with aclosing(new_rounds(system)) as rounds:
         async for verified in rounds:
             try:
-                await play_round(system, verified, values, pool)
+                await play_round(system, verified, values, pool, memory)
             except ShuffleDPError as error:
                 if once:
                     raise
@@ -213,7 +217,7 @@ async def _has_ended(analyst: AnalystReader, round_id: str) -> bool:
 
 
 async def play_round(
-    system: System, verified: VerifiedRound, values: NDArray[np.int64], pool: ProcessPoolExecutor
+    system: System, verified: VerifiedRound, values: NDArray[np.int64], pool: ProcessPoolExecutor, memory: Memory
 ) -> None:
     """Plays all users in one round: they submit, wait for the result and check it; one log line.
 
@@ -225,7 +229,7 @@ async def play_round(
     inside = np.minimum(values, largest)
     # Where there is no terminal, standard error is the log, and a line of it is JSON.
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
-        fleet = Fleet(system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE)
+        fleet = Fleet(system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE, memory=memory)
         await fleet.submit(verified)
         signed = await _result(system, verified)
         read_result(system.deployment, signed)

@@ -27,9 +27,11 @@ Progress: TypeAlias = Callable[[int, int], None]
 Result = TypeVar("Result")
 
 
-def seal_users(verified: VerifiedRound, users: Sequence[tuple[int, Member]]) -> list[PreparedSubmission]:
-    """Randomises and seals the values of some users, as their devices do."""
-    return prepare_all(verified, users)
+def seal_users(
+    verified: VerifiedRound, users: Sequence[tuple[int, Member]], kept: Sequence[int] | None = None
+) -> list[PreparedSubmission]:
+    """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
+    return prepare_all(verified, users, kept=kept)
 
 
 class _DeafPool(ProcessPoolExecutor):

@@ -1,0 +1,65 @@
+"""What simulated users keep from round to round: the responses that a device draws once and never again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_client.responses import MOST_RESPONSES
+from shuffledp_core.errors import ClientPolicyRefusal
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.randomness import RandomIntegers
+
+_NONE: Final = -1
+"""Of a user who was never asked; responses are from 0."""
+
+
+class Memory:
+    """The kept responses of the users of one run, for one population; a user is its place among the values.
+
+    They are in memory, and end with the run: a fleet that is started again plays other people.
+
+    Args:
+        users: number of users.
+    """
+
+    def __init__(self, users: int) -> None:
+        self._users = users
+        self._kept: dict[str, NDArray[np.int64]] = {}
+
+    async def recall(self, pool: Executor, spec: Mechanism, first: int, values: Sequence[int]) -> list[int] | None:
+        """The responses of some users, drawn for those who were never asked; None: the mechanism has no such.
+
+        Args:
+            pool: where they are drawn.
+            spec: the round's mechanism.
+            first: place of the first of these users; the others follow it.
+            values: what they hold now, which counts only for who was never asked.
+
+        Raises:
+            ClientPolicyRefusal: as many responses are kept as may be.
+        """
+        name = spec.remembered
+        if name is None:
+            return None
+        if name not in self._kept:
+            if len(self._kept) >= MOST_RESPONSES:
+                raise ClientPolicyRefusal(f"these users keep {MOST_RESPONSES} responses, as many as may be")
+            self._kept[name] = np.full(self._users, _NONE, dtype=np.int64)
+        kept = self._kept[name][first : first + len(values)]
+        unasked = np.flatnonzero(kept == _NONE)
+        if unasked.size:
+            held = [values[place] for place in unasked.tolist()]
+            kept[unasked] = await asyncio.get_running_loop().run_in_executor(pool, draw_responses, spec, held)
+        return [int(response) for response in kept]
+
+
+def draw_responses(spec: Mechanism, values: Sequence[int]) -> list[int]:
+    """A fresh kept response for each of these values."""
+    integers = RandomIntegers()
+    return [spec.remember(value, integers) for value in values]
