@@ -411,7 +411,7 @@ async def test_only_an_unreachable_party_is_asked_again() -> None:
 def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
     pauses = list(Backoff(attempts=6, first=1.0, longest=4.0).pauses(RandomIntegers(os.urandom)))
     for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True):
-        assert 0 <= pause < length
+        assert length / 2 <= pause < length
     # Each is one of 2^16 shares of its length: that all five are the same one has a chance of 2^-64.
     assert len({pause / length for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True)}) > 1
 

@@ -46,10 +46,10 @@ PieceT = TypeVar("PieceT", analyst_pb2.GetBoardResponse, analyst_pb2.GetHistoryR
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with full jitter: `attempts` in all, limits doubling from `first` to `longest` seconds.
+    """Exponential backoff with jitter: `attempts` in all, limits doubling from `first` to `longest` seconds.
 
-    Each pause is drawn uniformly from 0 to its limit, so that devices which lost the same node come back evenly
-    spread and never all at once.
+    Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same node come back spread,
+    and a node that is back within half of all limits, 15 seconds, is found by every one of them.
     """
 
     attempts: int = 8
@@ -59,7 +59,8 @@ class Backoff:
     def pauses(self, integers: RandomIntegers) -> Iterator[float]:
         """Seconds to wait before each attempt but the first."""
         for attempt in range(self.attempts - 1):
-            yield min(self.first * 2**attempt, self.longest) * integers.below(_JITTER_STEPS) / _JITTER_STEPS
+            share = (_JITTER_STEPS + integers.below(_JITTER_STEPS)) / (2 * _JITTER_STEPS)
+            yield min(self.first * 2**attempt, self.longest) * share
 
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
