@@ -1,8 +1,7 @@
 """Tests in containers run where an engine answers and the images are built; elsewhere they are skipped and say why.
 
-Two composed systems serve them all: `deployment`, as a person starts one, and `faulty`, with PostgreSQL and short
-patience. What is marked `faults` is on the second one and mostly waits for that patience to end, so `make test-docker`
-runs it beside the rest. The rest follows one another: several of its tests look at what is new below out/.
+Two composed systems serve them all, one after the other: `deployment`, as a person starts one, and `faulty`, with
+PostgreSQL and short patience. Both at once were too much for two cores.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from faulty import (
     lines_can_be_slowed,
 )
 
-pytestmark = [pytest.mark.docker, pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 HOUR = 3600
 

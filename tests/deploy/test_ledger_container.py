@@ -4,7 +4,7 @@ import pytest
 from composed import until
 from faulty import FaultySystem
 
-pytestmark = [pytest.mark.docker, pytest.mark.faults]
+pytestmark = pytest.mark.docker
 
 
 @pytest.mark.timeout(900)
