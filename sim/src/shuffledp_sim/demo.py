@@ -193,7 +193,6 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
             if options.corrupt:
                 played = await _with_evidence(played, system, senders, column.values, folder / "round")
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
             system.stop()
     return played
 

@@ -70,13 +70,10 @@ async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
     """
     allow_open_files(options.connections)
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
-        try:
-            async with _system(options, Path(folder) / "system", stages) as (system, pids):
-                await warm(pool)
-                corpus = options.corpus or Path(folder) / "corpus"
-                return await LoadTest(system, pids, options, corpus, pool, stages).run()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        async with _system(options, Path(folder) / "system", stages) as (system, pids):
+            await warm(pool)
+            corpus = options.corpus or Path(folder) / "corpus"
+            return await LoadTest(system, pids, options, corpus, pool, stages).run()
 
 
 @asynccontextmanager

@@ -140,7 +140,6 @@ async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool
             work.cancel()
             waiter.cancel()
             await asyncio.gather(work, waiter, return_exceptions=True)
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool) -> None:

@@ -42,6 +42,13 @@ class _DeafPool(ProcessPoolExecutor):
         with _ctrl_c_held_back():
             return super().submit(fn, *args, **kwargs)
 
+    def __exit__(self, *_: object) -> None:
+        """Gives up what has not begun, and waits for the rest.
+
+        A pool that is not waited for may end while the interpreter does, which then prints a traceback.
+        """
+        self.shutdown(cancel_futures=True)
+
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
