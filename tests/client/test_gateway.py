@@ -114,7 +114,7 @@ def test_the_openapi_document_is_the_program() -> None:
     document = openapi()
     config = GatewayConfig(keys=Path(), roster=Path(), root_key="", listen="localhost:1", state=Path())
     routes = Gateway(config, None).routes()  # type: ignore[arg-type] # nothing is called
-    served = {(route.path, method.lower()) for route in routes for method in (route.methods or ()) if method != "HEAD"}
+    served = {(route.path, method.lower()) for route in routes for method in (route.methods or ())}
     assert served == {(path, method) for path, methods in document["paths"].items() for method in methods}
     wanted = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert wanted <= set(document["components"]["schemas"])
@@ -188,6 +188,15 @@ async def test_a_wrong_path_or_method_is_a_problem(
     async with http(deployment) as client:
         found = problem(await client.request(method, address + path))
     assert (found.status, found.code) == (status, code)
+
+
+async def test_asking_for_the_head_alone_downloads_no_board(
+    deployment: Deployment, simulated: SimulatedRound, address: str
+) -> None:
+    simulated.board = bytes(1000)
+    async with http(deployment) as client:
+        assert (await client.head(f"{address}/v1/rounds/{ROUND_ID}/board")).status_code == 405
+    assert simulated.boards == 0
 
 
 async def test_a_second_different_submission_is_refused_with_the_nodes_own_reason(

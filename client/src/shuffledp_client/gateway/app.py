@@ -73,7 +73,7 @@ class Gateway:
 
     def routes(self) -> list[Route]:
         """All of them."""
-        return [
+        found = [
             Route(CURRENT, self.announcement, methods=["GET"]),
             Route(ANNOUNCEMENT, self.announcement, methods=["GET"]),
             Route(SUBMISSIONS, self.submit, methods=["POST"]),
@@ -82,6 +82,10 @@ class Gateway:
             Route(HEALTH, self.health, methods=["GET"]),
             Route(OPENAPI, self.describe, methods=["GET"]),
         ]
+        for route in found:
+            # starlette adds it to GET: a whole board would be downloaded, and nothing sent to whoever asks.
+            (route.methods or set()).discard("HEAD")
+        return found
 
     async def announcement(self, request: Request) -> Response:
         """The announcement, as the analyst gives it."""
