@@ -537,6 +537,8 @@ def test_every_error_has_a_status() -> None:
             continue  # of a package that other tests have loaded, and no party's
         found = problem_of(errors.by_code(code)("words"))
         assert 400 <= found.status < 600
+        # The page tells callers to mend a request with 400, which they can only if it was theirs.
+        assert (found.status == 400) == (code in {"MalformedRequestError", "MalformedDocumentError"})
         assert found.title
         assert found.code == code
 
