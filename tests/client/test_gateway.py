@@ -484,6 +484,9 @@ async def test_bodies_on_their_way_share_a_budget(
     [
         ({"name": "node-1"}, "name must be"),
         ({"listen": "nowhere"}, "listen must be"),
+        ({"listen": "a..b:7443"}, "listen must be"),
+        ({"listen": f"{'a' * 64}.example.org:0"}, "listen must be"),
+        ({"listen": "some where:0"}, "listen must be"),
         ({"addresses": {"node-1": "host"}}, "addresses.node-1"),
         ({"body_bytes": 1}, "body_bytes"),
         ({"waiting_bytes": 10}, "body_bytes"),
