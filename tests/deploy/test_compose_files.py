@@ -223,3 +223,27 @@ def test_console_and_gateway_fit_every_other_overlay() -> None:
         pytest.skip("neither docker compose nor docker-compose is installed")
     project = Composed("shuffledp-config", {"OVERLAYS": " ".join(("console", "gateway", *OVERLAYS))})
     assert {"console", "gateway"} <= set(project.compose("config", "--services").split())
+
+
+def test_a_cluster_of_node_2_is_confined_and_in_a_network_of_its_own() -> None:
+    """Certificates name addresses, so these are fixed; keys come from a service that no network reaches."""
+    found = services("ray")
+    for name, service in found.items():
+        if name != "node-2":  # which the base confines
+            test_a_service_is_confined_bounded_and_keeps_its_log_small(name, service)
+        mounted = [volume for volume in service["volumes"] if "keys-ray" in volume]
+        assert mounted == ["keys-ray:/keys" if name == "ray-keys" else "keys-ray:/ray:ro"]
+    addresses = [service["networks"]["ray"]["ipv4_address"] for name, service in found.items() if name != "ray-keys"]
+    assert addresses == found["ray-keys"]["command"]
+    assert compose_file("ray")["networks"]["ray"]["internal"] is True
+    assert not [name for name, service in services().items() if "ray" in service.get("networks", ())]
+    assert [
+        set(service["networks"]) for name, service in found.items() if name.startswith("ray-") and name[4:] != "keys"
+    ] == [{"ray"}] * 2
+
+
+def test_a_cluster_fits_every_other_overlay() -> None:
+    if shutil.which("docker-compose") is None and shutil.which("docker") is None:
+        pytest.skip("neither docker compose nor docker-compose is installed")
+    project = Composed("shuffledp-config", {"OVERLAYS": " ".join(("ray", "console", "gateway", *OVERLAYS))})
+    assert {"ray-1", "ray-2", "ray-keys"} <= set(project.compose("config", "--services").split())

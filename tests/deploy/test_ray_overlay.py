@@ -1,4 +1,4 @@
-"""A deployment whose node 2 mixes on a Ray cluster in containers, of which one is killed in the middle; `make test-ray`."""
+"""A deployment whose node 2 mixes on a Ray cluster in containers, one of which is killed meanwhile; `make test-ray`."""
 
 import re
 import time
