@@ -71,7 +71,11 @@ class Device:
 
     @classmethod
     async def load(
-        cls, place: str | os.PathLike[str], *, folder: Path | None = None, backoff: Backoff | None = None
+        cls,
+        place: str | os.PathLike[str],
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        backoff: Backoff | None = None,
     ) -> Self:
         """The device of a bundle, of a device's folder, or of its client.toml; see `homes.home_of`.
 
@@ -79,7 +83,8 @@ class Device:
             ConfigError: nothing usable is there; `StaleRosterError`: it needs a later bundle.
             DocumentError: the roster is not under the bundle's root key.
         """
-        return cls(await asyncio.to_thread(home_of, Path(place), folder), backoff=backoff)
+        home = None if folder is None else Path(folder)
+        return cls(await asyncio.to_thread(home_of, Path(place), home), backoff=backoff)
 
     async def __aenter__(self) -> Self:
         return self
