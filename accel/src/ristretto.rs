@@ -1,6 +1,7 @@
 //! Batches in ristretto255. All arithmetic is `curve25519-dalek`'s: nothing here is ours but the loops.
 //!
-//! Secrets are factors of `Elements::times` and `multiples` alone, whose time does not depend on them.
+//! Secrets are factors of `Elements::times` and `multiples` alone, whose time does not depend on them. They and what
+//! comes out are overwritten when they are dropped; what the library kept on the way, to encode a batch, is not.
 
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint, VartimeRistrettoPrecomputation};
 use curve25519_dalek::scalar::Scalar;
@@ -8,6 +9,7 @@ use curve25519_dalek::traits::{Identity, VartimeMultiscalarMul, VartimePrecomput
 use std::iter::successors;
 use zeroize::Zeroizing;
 
+pub use crate::engine::Secrets;
 pub use crate::words::Bytes;
 
 /// The number that these bytes encode, or `None` if it is not below the group's order.
@@ -38,10 +40,10 @@ impl Elements {
     }
 
     /// Every element times a secret factor.
-    pub fn times(&self, factor: &Scalar) -> Vec<Bytes> {
+    pub fn times(&self, factor: &Scalar) -> Secrets {
         // All are encoded with one inversion, which gives twice what it is given.
         let half = Zeroizing::new(factor.div_by_2());
-        doubled(&Zeroizing::new(self.0.iter().map(|point| point * *half).collect::<Vec<_>>()))
+        doubled(&Zeroizing::new(self.0.iter().map(|point| point * *half).collect::<Vec<_>>())).into()
     }
 
     /// The sum.
@@ -67,9 +69,9 @@ impl Elements {
 }
 
 /// The base times each secret factor.
-pub fn multiples(base: &RistrettoPoint, factors: &[Scalar]) -> Vec<Bytes> {
+pub fn multiples(base: &RistrettoPoint, factors: &[Scalar]) -> Secrets {
     let one = |factor: &Scalar| base * *Zeroizing::new(factor.div_by_2());
-    doubled(&Zeroizing::new(factors.iter().map(one).collect::<Vec<_>>()))
+    doubled(&Zeroizing::new(factors.iter().map(one).collect::<Vec<_>>())).into()
 }
 
 fn doubled(halves: &[RistrettoPoint]) -> Vec<Bytes> {
