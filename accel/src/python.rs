@@ -126,10 +126,24 @@ impl Recipient {
     }
 }
 
+/// Overwritten when it is dropped: it may be secret.
+fn scalar(bytes: &[u8]) -> PyResult<Zeroizing<Scalar>> {
+    let bytes = Zeroizing::new(key(bytes)?);
+    ristretto::scalar(&bytes).map(Zeroizing::new).ok_or_else(too_large)
+}
+
 fn scalars(bytes: &[u8]) -> PyResult<Zeroizing<Vec<Scalar>>> {
     let bytes = Zeroizing::new(keys(bytes)?);
-    let found = bytes.iter().map(|each| ristretto::scalar(each)).collect::<Option<Vec<_>>>();
-    found.map(Zeroizing::new).ok_or_else(|| refused("a scalar is not below the group's order".into()))
+    // All of its room at once: a vector that grows leaves behind what it held. The same where a later one is refused.
+    let mut found = Zeroizing::new(Vec::with_capacity(bytes.len()));
+    for each in bytes.iter() {
+        found.push(ristretto::scalar(each).ok_or_else(too_large)?);
+    }
+    Ok(found)
+}
+
+fn too_large() -> PyErr {
+    refused("a scalar is not below the group's order".into())
 }
 
 fn point(bytes: &[u8]) -> PyResult<RistrettoPoint> {
@@ -159,8 +173,8 @@ impl Elements {
 
     /// Every element times a secret factor, packed.
     fn times<'py>(&self, py: Python<'py>, factor: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let factor = scalars(&key(factor)?)?;
-        Ok(packed(py, &py.detach(|| self.0.times(&factor[0]))))
+        let factor = scalar(factor)?;
+        Ok(packed(py, &py.detach(|| self.0.times(&factor))))
     }
 
     /// The sum; zeros for the identity.
@@ -170,8 +184,8 @@ impl Elements {
 
     /// The sum of c^(first + 1), c^(first + 2), .. times the elements in turn; zeros for the identity. Not for secrets.
     fn powers<'py>(&self, py: Python<'py>, c: &[u8], first: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let c = scalars(&key(c)?)?;
-        Ok(packed(py, &[py.detach(|| self.0.powers(&c[0], first))]))
+        let c = scalar(c)?;
+        Ok(packed(py, &[py.detach(|| self.0.powers(&c, first))]))
     }
 
     /// z base - c element for each element with its c and z, packed; zeros for the identity. Not for secrets.

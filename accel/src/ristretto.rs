@@ -1,6 +1,7 @@
 //! Batches in ristretto255. All arithmetic is `curve25519-dalek`'s: nothing here is ours but the loops.
 //!
-//! Secrets are factors of `Elements::times` and `Base::times` alone, whose time does not depend on them.
+//! Secrets are factors of `Elements::times` and `Base::times` alone, whose time does not depend on them. They and what
+//! comes out are overwritten when they are dropped; what the library kept on the way, to encode a batch, is not.
 
 use curve25519_dalek::ristretto::{
     CompressedRistretto, RistrettoBasepointTable, RistrettoPoint, VartimeRistrettoPrecomputation,
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zeroize::Zeroizing;
 
+pub use crate::engine::Secrets;
 pub use crate::words::Bytes;
 
 /// The number that these bytes encode, or `None` if it is not below the group's order.
@@ -42,10 +44,10 @@ impl Elements {
     }
 
     /// Every element times a secret factor.
-    pub fn times(&self, factor: &Scalar) -> Vec<Bytes> {
+    pub fn times(&self, factor: &Scalar) -> Secrets {
         // All are encoded with one inversion, which gives twice what it is given.
         let half = Zeroizing::new(factor.div_by_2());
-        doubled(&Zeroizing::new(self.0.iter().map(|point| point * *half).collect::<Vec<_>>()))
+        doubled(&Zeroizing::new(self.0.iter().map(|point| point * *half).collect::<Vec<_>>())).into()
     }
 
     /// The sum.
@@ -90,7 +92,7 @@ impl Base {
     }
 
     /// The base times each secret factor.
-    pub fn times(&self, factors: &[Scalar]) -> Vec<Bytes> {
+    pub fn times(&self, factors: &[Scalar]) -> Secrets {
         let halves: Zeroizing<Vec<_>> = Zeroizing::new(factors.iter().map(Scalar::div_by_2).collect());
         let before = self.multiplied.fetch_add(factors.len(), Ordering::Relaxed);
         let found = if before.saturating_add(factors.len()) >= MULTIPLES_BEFORE_TABLE {
@@ -99,7 +101,7 @@ impl Base {
         } else {
             halves.iter().map(|half| self.point * half).collect()
         };
-        doubled(&Zeroizing::new(found))
+        doubled(&Zeroizing::new(found)).into()
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -70,8 +71,10 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
 @pytest.mark.parametrize("wrong", [IDENTITY, b"\xff" * 32, ORDER, bytes(31), bytes(33), b""])
 def test_what_is_no_element_is_refused_at_every_place(place: int, wrong: bytes) -> None:
     _, _, points = some("wrong", 1)
-    with pytest.raises(ProofError):
+    with pytest.raises(ProofError) as caught:
         Elements([*points * place, wrong, *points * (299 - place)])
+    if len(wrong) == 32:
+        assert wrong.hex() in str(caught.value)
 
 
 @pytest.mark.usefixtures("library")
@@ -105,14 +108,15 @@ def test_the_first_error_in_the_order_of_the_items_is_the_one_that_is_raised() -
 
 
 class _Batch:
-    """Elements of the wheel, with one answer changed."""
+    """Elements of the wheel, with one answer changed; "many powers": only where there are many elements."""
 
     def __init__(self, right: Any, changed: str) -> None:
         self._right, self._changed = right, changed
 
     def __getattr__(self, name: str) -> Callable[..., bytes]:
         answer: Callable[..., bytes] = getattr(self._right, name)
-        return (lambda *given: bytes(32) + answer(*given)[32:]) if name == self._changed else answer
+        changed = name == self._changed or (f"many {name}" == self._changed and len(self._right) > 100)
+        return (lambda *given: bytes(32) + answer(*given)[32:]) if changed else answer
 
 
 class _Base:
@@ -150,12 +154,24 @@ class _Wheel:
 
 
 @pytest.mark.skipif(WHEEL is None, reason="shuffledp-accel is not installed: make accel, where cargo is")
-@pytest.mark.parametrize("changed", ["multiples", "table", "times", "total", "powers", "commitments", "refuses"])
+@pytest.mark.parametrize(
+    "changed", ["multiples", "table", "times", "total", "powers", "many powers", "commitments", "refuses"]
+)
 def test_a_wheel_that_computes_otherwise_is_left_with_a_warning(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceleration, "wheel", lambda: _Wheel(changed))
     acceleration.points.cache_clear()
     try:
         with pytest.warns(AcceleratorWarning, match="do not agree"):
+            assert acceleration.points() is None
+    finally:
+        acceleration.points.cache_clear()
+
+
+def test_a_wheel_from_before_it_had_elements_is_left_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration, "wheel", lambda: ModuleType("shuffledp_accel"))
+    acceleration.points.cache_clear()
+    try:
+        with pytest.warns(AcceleratorWarning, match="older version"):
             assert acceleration.points() is None
     finally:
         acceleration.points.cache_clear()

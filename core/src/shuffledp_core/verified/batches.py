@@ -122,6 +122,8 @@ class _Piece:
         try:
             self._decoded = wheel.Elements(b"".join(encoded))
         except ValueError as error:
+            for each in encoded:
+                element(each)  # says which one, in the same words as without the wheel
             raise ProofError(str(error)) from error
 
     def total(self) -> bytes:
