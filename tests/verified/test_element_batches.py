@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -61,6 +62,17 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
         weighted.append(multiply(power, point))
         power = multiply_add(power, c, ZERO)
     assert elements.powers(c) == added(weighted)
+    proofs = list(zip(factors, reversed(factors), strict=True))
+    expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
+    assert elements.commitments(base, proofs) == expected
+
+
+@pytest.mark.usefixtures("library")
+def test_a_process_that_gets_other_cores_meanwhile_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, factors, points = some("cores", 600)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    elements = Elements(points)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     proofs = list(zip(factors, reversed(factors), strict=True))
     expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
     assert elements.commitments(base, proofs) == expected
