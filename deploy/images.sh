@@ -100,20 +100,28 @@ components=${*:-sim shuffler analyst accountant client gateway}
 # A shuffler with Ray, 200 MB more, only where it is asked for.
 case "$#,${OVERLAYS:-}" in 0,*ray*) components="$components cluster" ;; esac
 collecting='' building=''
-trap 'kill $collecting $building 2>/dev/null || :' EXIT
+# Ctrl-C does not reach what is in the background: it is told to end, behind the command that it is at.
+ended() { [ -z "$collecting$building" ] || kill $collecting $building 2>/dev/null || :; wait; }
+trap ended EXIT
 trap 'exit 1' INT TERM
 # The wheels are collected while a base is made: they come from different servers.
 {
+    trap 'exit 1' TERM
     build_members
     for component in $components; do collect "$component"; done
 } &
 collecting=$!
 choose_base
 wait "$collecting"
+collecting=
 # Two at a time: the first, which is the largest of all, beside the others.
 set -- $components
-build "$1" &
+{
+    trap 'exit 1' TERM
+    build "$1"
+} &
 building=$!
 shift
 for component; do build "$component"; done
 wait "$building"
+building=

@@ -60,14 +60,26 @@ image() {
     fi
     [ -d "$work/base" ] || make_base
     echo "offline images: $tag"
-    make_image "$@" &
+    {
+        trap 'exit 1' TERM
+        make_image "$@"
+    } &
     making="$making $!"
 }
 
 finish() {
     failed=
     for one in $making; do wait "$one" || failed=yes; done # all of them: what still runs needs its folder
+    making=
     [ -z "$failed" ] || exit 1
+}
+
+# Ctrl-C does not reach what is in the background. It ends behind the command that it is at, before its folder goes: half a
+# folder would become an image, and one that is there is not made again.
+ended() {
+    [ -z "$making" ] || kill $making 2>/dev/null || :
+    wait
+    rm -rf --one-file-system "$work"
 }
 
 # The base with packages: make_image NAME PACKAGE..; then `shape_NAME ROOT` and `import_NAME ROOT`.
@@ -130,7 +142,7 @@ import_prometheus() { load "$1" --change 'USER 65534' --change 'ENTRYPOINT ["/bi
 
 making=
 work=$(mktemp -d /var/tmp/shuffledp-offline.XXXXXX)
-trap 'rm -rf --one-file-system "$work"' EXIT
+trap ended EXIT
 trap 'exit 1' INT TERM
 image python python3
 image mosquitto mosquitto mosquitto-clients
