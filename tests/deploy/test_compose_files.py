@@ -146,7 +146,8 @@ def test_the_dashboards_are_published_on_this_machine_alone() -> None:
 
 def test_prometheus_stands_with_every_service_and_asks_where_its_page_is() -> None:
     jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    targets = [target.split(":") for job in jobs for group in job["static_configs"] for target in group["targets"]]
+    fixed = [group for job in jobs for group in job.get("static_configs", ())]
+    targets = [target.split(":") for group in fixed for target in group["targets"]]
     assert [host for host, _ in targets] == [f"{name}.metrics" for name in (*NODES, "analyst", "accountant")]
     assert {port for _, port in targets} == {METRICS_PORT}
     own = set(services("observability")["prometheus"]["networks"])
@@ -157,8 +158,25 @@ def test_prometheus_stands_with_every_service_and_asks_where_its_page_is() -> No
         assert there != "clients"
 
 
+def test_prometheus_finds_the_gateway_by_its_name_where_there_is_one() -> None:
+    """In a network of the two alone; without the gateway's overlay the name leads nowhere, and nobody is missed."""
+    jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    ((job, found),) = [(job["job_name"], group) for job in jobs for group in job.get("dns_sd_configs", ())]
+    assert (job, found["names"], str(found["port"])) == ("gateway", ["gateway.metrics"], METRICS_PORT)
+    gateway, prometheus = services("gateway")["gateway"], services("observability")["prometheus"]
+    shared = set(gateway["networks"]) & set(prometheus["networks"])
+    assert shared == {"metrics-gateway"}
+    assert gateway["networks"]["metrics-gateway"]["aliases"] == found["names"]
+    for overlay in ("gateway", "observability"):
+        assert compose_file(overlay)["networks"]["metrics-gateway"] == {"internal": True}
+        others = {name for name, service in services(overlay).items() if shared & set(service["networks"])}
+        assert others == {"gateway" if overlay == "gateway" else "prometheus"}
+    assert not any(shared & set(service.get("networks", ())) for service in services().values())
+
+
 @pytest.mark.parametrize(
-    ("template", "name"), [("node", "node-1"), ("analyst", "analyst"), ("accountant", "accountant")]
+    ("template", "name"),
+    [("node", "node-1"), ("analyst", "analyst"), ("accountant", "accountant"), ("gateway", "gateway")],
 )
 def test_a_page_of_metrics_listens_in_one_network_alone(template: str, name: str) -> None:
     """make-keys.sh puts another node's name in."""
