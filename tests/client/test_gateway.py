@@ -24,6 +24,7 @@ from structlog.testing import capture_logs
 from shuffledp_client.gateway import rate as rates
 from shuffledp_client.gateway.app import Gateway, peer_of, to_bytes
 from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.openapi import openapi
 from shuffledp_client.gateway.probe import probe
 from shuffledp_client.gateway.rate import Rate, Room
@@ -350,11 +351,7 @@ async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_it
 ) -> None:
     """A request and a reset right behind the handshake: the server accepts what has no other side any more."""
     simulated.board, simulated.piece = bytes(2**20), 2**16
-    config = GatewayConfig(
-        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
-        listen="127.0.0.1:0", state=tmp_path / "gateway",
-    )  # fmt: skip
-    server = GatewayServer(config, deployment.roster)
+    server = server_of(deployment, tmp_path / "gateway")
     ended: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(server._connections, "end", ended.put_nowait)
     port = await server.start()
@@ -368,6 +365,35 @@ async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_it
     assert server._watching is not None
     assert not server._watching.done()
     await server.stop()
+
+
+async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    server = server_of(deployment, tmp_path / "gateway")
+    port = await server.start()
+    reader, writer = await connected(deployment, f"127.0.0.1:{port}")
+    writer.write(
+        b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
+        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
+        "content-length: 5000\r\n\r\n{".encode()
+    )
+    async with asyncio.timeout(120):
+        assert b'"ok"' in await reader.readuntil(b"}")
+    (connection,) = server._state.connections
+    assert isinstance(connection, BoundedConnection)
+    assert connection._answering()
+    assert connection._overdue is None
+    writer.transport.abort()
+    await server.stop()
+
+
+def server_of(deployment: Deployment, state: Path) -> GatewayServer:
+    config = GatewayConfig(
+        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
+        listen="127.0.0.1:0", state=state,
+    )  # fmt: skip
+    return GatewayServer(config, deployment.roster)
 
 
 async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
@@ -579,11 +605,7 @@ async def test_an_upstream_that_names_a_stranger_as_entry_node_gets_no_envelope(
 
 def test_a_server_that_was_never_started_stops(tmp_path: Path, deployment: Deployment) -> None:
     async def run() -> None:
-        config = GatewayConfig(
-            keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
-            listen="127.0.0.1:0", state=tmp_path,
-        )  # fmt: skip
-        await GatewayServer(config, deployment.roster).stop()
+        await server_of(deployment, tmp_path).stop()
 
     asyncio.run(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -188,13 +189,8 @@ def test_a_history_is_written_in_one_way() -> None:
             History.from_bytes(bad)
 
 
-@pytest.mark.parametrize(
-    ("users", "accepted", "holds"),
-    [((5, 5, 5), 5, True), ((5, 4, 4), 4, True), ((5, 4, 4), 3, True), ((5, 4, 4), 5, False), ((4, 5, 4), 4, False)],
-)
-def test_reports_only_become_fewer_along_a_verified_route(
-    users: tuple[int, ...], accepted: int, *, holds: bool
-) -> None:
+def signed_headers(users: Sequence[int], dropped: Sequence[int] = (0, 0, 0)) -> tuple[list[Party], list[Signed]]:
+    """A route of three nodes, and the headers that they sign, of two messages a user."""
     keys = [Ed25519PrivateKey.from_private_bytes(bytes(31) + bytes([number])) for number in (1, 2, 3)]
     route = [
         Party(
@@ -203,14 +199,31 @@ def test_reports_only_become_fewer_along_a_verified_route(
         )
         for place, key in enumerate(keys)
     ]  # fmt: skip
-    headers = [
-        sign(
-            BatchHeader(round_id="r", position=place + 2, users=left, records=2 * left, digest="0" * 64),
-            f"n{place}",
-            key,
+    bodies = [
+        BatchHeader(
+            round_id="r", position=place + 2, users=left, records=2 * left - gone, digest="0" * 64, dropped=gone
         )
-        for place, (left, key) in enumerate(zip(users, keys, strict=True))
+        for place, (left, gone) in enumerate(zip(users, dropped, strict=True))
     ]
+    return route, [sign(body, f"n{place}", key) for place, (body, key) in enumerate(zip(bodies, keys, strict=True))]
+
+
+@pytest.mark.parametrize("dropped", [(0, 0, 1), (2, 2, 2)])
+def test_no_header_of_a_verified_round_counts_a_dropped_message(dropped: tuple[int, ...]) -> None:
+    route, headers = signed_headers((5, 5, 5), dropped)
+    assert check_headers(headers, route, "r", 2, 5) == dropped[-1]
+    with pytest.raises(CountMismatchError, match="nobody drops any"):
+        check_headers(headers, route, "r", 2, 5, excluding=True)
+
+
+@pytest.mark.parametrize(
+    ("users", "accepted", "holds"),
+    [((5, 5, 5), 5, True), ((5, 4, 4), 4, True), ((5, 4, 4), 3, True), ((5, 4, 4), 5, False), ((4, 5, 4), 4, False)],
+)
+def test_reports_only_become_fewer_along_a_verified_route(
+    users: tuple[int, ...], accepted: int, *, holds: bool
+) -> None:
+    route, headers = signed_headers(users)
     if holds:
         assert check_headers(headers, route, "r", 2, accepted, excluding=True) == 0
     else:

@@ -45,7 +45,8 @@ class TimedConnection(H11Protocol):
         self._relax()
         super().on_response_complete()
         # Of a body that the application did not want the rest may still come: not for longer than a head may take.
-        if self.conn.their_state is h11.SEND_BODY:
+        # That of a request that waited behind this one is the application's by now, and has its own time.
+        if self.conn.their_state is h11.SEND_BODY and not self._answering():
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:

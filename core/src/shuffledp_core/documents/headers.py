@@ -45,7 +45,7 @@ def check_headers(
     3. Each is for this round, and for the position behind its node.
     4. Each counts `messages_per_user` records for every report, less those dropped so far.
     5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than the one before.
-    6. What was dropped never becomes fewer along the route.
+    6. What was dropped never becomes fewer along the route; in a verified round nobody drops anything.
 
     Raises:
         RoundStateError: step 1, headers are missing; the message names their nodes.
@@ -88,6 +88,11 @@ def check_headers(
             raise CountMismatchError(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
                 f"round {round_id} is wrong or lies"
+            )
+        if excluding and header.dropped:  # 6
+            raise CountMismatchError(
+                f"{party.name} signed that {header.dropped} messages of a verified round were dropped, where nobody "
+                "drops any"
             )
         # The last number is the result: if it could fall, a node could hide losses that cost the certificate reports.
         if header.dropped < dropped:  # 6

@@ -269,7 +269,7 @@ _HYBRID: Final = Hpke(
 )
 _ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)
 
-POST_QUANTUM: Final = frozenset({"hpke-mlkem768-x25519"})
+POST_QUANTUM: Final = frozenset({_HYBRID.name})
 """Suites that are chosen so that traffic recorded today links to nobody who has a quantum computer later."""
 
 SUITES: Final = {suite.name: suite for suite in _ALL}
