@@ -98,7 +98,9 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
     2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
 
     What a later round asks may depend on earlier answers, its parameters may not: for those see the accountant's
-    ledger. Rounds that are alike cost one curve together; each different one adds up to seconds.
+    ledger. Rounds that are alike cost one curve together; each different one adds up to seconds. Rounds that share a
+    response which devices keep count once for each population of each deployment that their certificates name (K14);
+    those that are only planned count as one population's.
 
     Args:
         plans: one for each round, in any order; a plan of several rounds counts so often. At least one.

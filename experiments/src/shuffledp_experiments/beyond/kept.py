@@ -85,17 +85,19 @@ def _draw_n16(found: Found) -> Figure:
     left, right = axes[0]
     for index, users in enumerate(sizes):
         rows = [row for row in found.rows if row.settings["n"] == users]
+        # A first round is a fresh response; from the second on it is all rounds at once, and no line leads there.
+        later = [row for row in rows if row.x != 1]
         look = drawing.cycled(index)
         drawing.line(left, rows, _FRESH, label=f"fresh each round, composed, n = {users:,}", **look)
-        drawing.line(left, rows, _SAME, label=f"kept, the same {users:,} people", **{**look, "marker": "", "ls": "--"})
+        drawing.line(left, later, _SAME, label=f"kept, the same {users:,} people", **{**look, "marker": "", "ls": "--"})
         drawing.line(right, rows, "fresh, error", label="_fresh", **look)
         drawing.line(right, rows, "kept, error", label="_kept", **{**look, "marker": "", "ls": "--"})
         drawing.line(right, rows, "kept, measured", label="_measured", **{**look, "ls": "", "mfc": "white"})
-    drawing.line(left, rows, _ANYBODY, label="kept, whoever takes part: what is charged", color="black", lw=1.4)
+    drawing.line(left, later, _ANYBODY, label="kept, whoever takes part: charged from the second on", color="black")
     left.set_title("what all rounds cost together")
     left.set_ylabel(_EPSILON)
     right.set_title("error of their mean\n(dashed: kept; open marks: simulated)", fontsize=10)
-    right.set_ylabel(_ERROR)
+    right.set_ylabel("standard error of one count")
     for each in axes[0]:
         each.set_xlabel("rounds of one question")
         logarithmic(each)
