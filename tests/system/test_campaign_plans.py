@@ -436,6 +436,14 @@ async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: 
     assert calendar.waited == []
 
 
+async def test_hours_are_told_on_the_clocks_of_the_file(keys: Path, tmp_path: Path) -> None:
+    campaign = load_campaign(campaign_file(tmp_path, keys))
+    campaign.folder.mkdir(parents=True)
+    state, said = begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST), list[str]()
+    await Runner(campaign, Store(campaign.folder), state, MovedCalendar(FIRST - WEEK), said.append).run(once=True)
+    assert said == ["nothing is due before 2030-03-01 09:00, Europe/Berlin"]
+
+
 def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(keys: Path, tmp_path: Path) -> None:
     """An estimate is unbiased and may be negative; its interval is cut to what is possible."""
     state = begun(load_campaign(campaign_file(tmp_path, keys)))

@@ -43,6 +43,7 @@ class Surrounded:
     Attributes:
         plain: what the adversary sees of the plain round with made-up users.
         stopped, error: why the verified one with made-up users failed, and its error.
+        charge: what became of that one's charge: "reserved", "settled" or "released".
         enrolled: what the adversary sees of the verified round that its enrolled accounts fill.
         geometry: of the plain round.
     """
@@ -50,6 +51,7 @@ class Surrounded:
     plain: rounds.Flooded
     stopped: str
     error: str
+    charge: str
     enrolled: rounds.Flooded
     geometry: Geometry
 
@@ -60,7 +62,7 @@ def play(answers: Sequence[int], value: int) -> Surrounded:
 
 
 async def _play(answers: Sequence[int], value: int) -> Surrounded:
-    from shuffledp_adversary.attacks.exchange.rounds import tamperable_system
+    from shuffledp_adversary.attacks.exchange.rounds import charge_of, tamperable_system
     from shuffledp_adversary.attacks.exchange.tampering import CROWD
     from shuffledp_sim.system.workplace import workplace
 
@@ -70,11 +72,12 @@ async def _play(answers: Sequence[int], value: int) -> Surrounded:
             orders.give(CROWD)
             plain = await _crowded(system, orders, answers, value)
             failed = await _listed(system, value)
+            charge = await charge_of(system, failed.round_id)
             orders.give(None)
             enrolled = await _filled(system, answers, value)
     if failed.outcome == Outcome.PUBLISHED:
         raise AssertionError("a verified round was published whose list had users whom nobody enrolled")
-    return Surrounded(plain[0], failed.reason or "", failed.error or "", enrolled, plain[1])
+    return Surrounded(plain[0], failed.reason or "", failed.error or "", charge, enrolled, plain[1])
 
 
 async def _crowded(
@@ -146,10 +149,12 @@ def check_crowd_rounds(attempt: Attempt) -> str:
                 "probable value; see step B"
             )
     others = rounds.USERS - 1
+    kept = "given back" if came.charge == "released" else "spent all the same"
     return (
         f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a person's, your guess is the "
-        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}; verified, {others} enrolled "
-        f"accounts of yours: published, again one person's. Verified over plain: {measured(came.geometry)}"
+        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}, the round's ε is {kept}; "
+        f"verified, {others} enrolled accounts of yours: published, again one person's. Verified over plain: "
+        f"{measured(came.geometry)}"
     )
 
 

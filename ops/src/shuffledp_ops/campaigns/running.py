@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,7 @@ from shuffledp_core.errors import (
 from shuffledp_ops.campaigns.account import Account, read_account
 from shuffledp_ops.campaigns.budget import Outlook, check_outlook, check_plans, look_ahead, price, priced
 from shuffledp_ops.campaigns.clock import Calendar
-from shuffledp_ops.campaigns.config import AfterFailure, Campaign, Missed, Question
+from shuffledp_ops.campaigns.config import AfterFailure, Campaign, Missed, Question, zone_named
 from shuffledp_ops.campaigns.rounds import HOPELESS, Ended, NeverOpenedError, round_to_its_end
 from shuffledp_ops.campaigns.schedule import dates
 from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
@@ -144,11 +144,11 @@ class Runner:
         while (place := self.state.next_due()) is not None:  # 4
             entry = self.state.entries[place]
             if once and self._from(place) > self.calendar.now():
-                self.say(f"nothing is due before {_when(self._from(place))}")
+                self.say(f"nothing is due before {self._when(entry, self._from(place))}")
                 return
             if not self.checked:  # 3
                 await self._check(go_on=go_on)
-            self.say(f"{entry.question}, number {entry.number}, is due at {_when(entry.at)}")
+            self.say(f"{entry.question}, number {entry.number}, is due at {self._when(entry, entry.at)}")
             await self._settle(place)
             self._set_right()
 
@@ -179,6 +179,11 @@ class Runner:
                 raise BudgetExceeded(f"{error}; or ask those that it carries: --go-on") from error
             self.say(f"going on all the same: {error}")
         self.checked = True
+
+    def _when(self, entry: Entry, moment: int) -> str:
+        """A time on the clocks of the question's zone, as in its file."""
+        zone = self.campaign.schedule_of(self.campaign.question(entry.question)).zone
+        return f"{datetime.fromtimestamp(moment / 1000, zone_named(zone)):%Y-%m-%d %H:%M}, {zone}"
 
     def _running(self, place: int) -> bool:
         last = self.state.entries[place].last
@@ -375,7 +380,3 @@ class Runner:
 
 def _error_of(attempt: Attempt) -> ShuffleDPError:
     return by_code(attempt.error or "RoundFailed")(attempt.reason or "no reason is known")
-
-
-def _when(moment: int) -> str:
-    return f"{datetime.fromtimestamp(moment / 1000, UTC):%Y-%m-%d %H:%M} UTC"

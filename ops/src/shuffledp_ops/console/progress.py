@@ -73,7 +73,7 @@ def _bar(accepted: int, known: Announced) -> str:
     return (
         f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" aria-label="{label}">'
         f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" height="24"/>{least}'
-        f'</svg><p class="fine scale"><span>needed: {known.min_reports:,}</span>'
+        f'</svg><p class="fine scale"><span>needed, at the mark: {known.min_reports:,}</span>'
         f"<span>at most: {known.max_reports:,}</span></p>"
     )
 
