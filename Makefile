@@ -46,7 +46,9 @@ test-docker: images
 	$(RUN) pytest -q -m docker
 
 # On a Ray cluster of this machine, with the Ray of uv.lock, which is in no other environment: 200 MB, and `uv sync` removes it.
+# And where an engine answers on one in containers.
 test-ray: .venv/synced
+	! docker info >/dev/null 2>&1 || OVERLAYS=ray sh deploy/images.sh
 	$(UV) sync --frozen --inexact --compile-bytecode --quiet --package shuffledp-shuffler --extra ray
 	$(RUN) pytest -q -n 0 -m ray
 
@@ -114,7 +116,7 @@ version: | uv
 	sed -i 's/^version: .*/version: $(VERSION)/' CITATION.cff
 	$(UV) lock --quiet && sed -i 's/, size = [0-9]*//' uv.lock
 
-# The deployment in containers. OVERLAYS="postgres observability console devices gateway corrupt" or some of them; FLEET_USERS, FLEETS: how many.
+# The deployment in containers. OVERLAYS="postgres observability console devices gateway corrupt ray" or some of them; FLEET_USERS, FLEETS: how many.
 COMPOSE := sh deploy/compose.sh
 export UV
 FLEETS ?= 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the images: deploy/images.sh [COMPONENT..], by default all of them. See docs/operations.md, "Images".
+# Builds the images: deploy/images.sh [COMPONENT..], by default all; `cluster` where OVERLAYS has ray. See docs/operations.md, "Images".
 #
 # Collects the wheels that uv.lock names for each component, with pip and with our own, below deploy/build (the only
 # step that needs a package index), with a bill of materials (sbom.cdx.json, CycloneDX) beside them, builds, and writes the names of all images to deploy/.env.images.
@@ -50,6 +50,7 @@ collect() {
         accountant) extra=postgres ;;
         sim) package=shuffledp extra=all ;; # a whole laboratory: every command
         gateway) package=shuffledp-client extra=gateway ;;
+        cluster) package=shuffledp-shuffler extra=ray ;;
     esac
     mkdir -p "$folder/wheels"
     {
@@ -84,9 +85,10 @@ platforms() {
 build() {
     component=$1
     case $component in client | sim) target=command ;; gateway) target=gateway ;; *) target=service ;; esac
+    case $component in sim) program=shuffledp ;; cluster) program=shuffledp-shuffler ;; *) program=shuffledp-$component ;; esac
     say "shuffledp/$component:$TAG"
     docker build --quiet --file deploy/Dockerfile --target "$target" --tag "shuffledp/$component:$TAG" \
-        --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "COMPONENT=$component" \
+        --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "PROGRAM=$program" \
         --label "org.opencontainers.image.title=shuffledp-$component" \
         --label "org.opencontainers.image.version=$version" \
         --label "org.opencontainers.image.revision=$revision" "$BUILD/$component" >/dev/null
@@ -95,6 +97,8 @@ build() {
 version=$("$UV" version --short --package shuffledp-core --frozen)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 components=${*:-sim shuffler analyst accountant client gateway}
+# A shuffler with Ray, 200 MB more, only where it is asked for.
+case "$#,${OVERLAYS:-}" in 0,*ray*) components="$components cluster" ;; esac
 collecting='' building=''
 # Ctrl-C does not reach what is in the background: it is told to end, behind the command that it is at.
 ended() { [ -z "$collecting$building" ] || kill $collecting $building 2>/dev/null || :; wait; }

@@ -198,11 +198,28 @@ impl Elements {
     }
 }
 
-/// An element of ristretto255 times each of the secret factors, packed.
-#[pyfunction]
-fn multiples<'py>(py: Python<'py>, base: &[u8], factors: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    let (base, factors) = (point(base)?, scalars(factors)?);
-    Ok(packed(py, &py.detach(|| ristretto::multiples(&base, &factors))))
+/// An element of ristretto255 that secrets are multiplied with. After some hundred it keeps a table (30 KB).
+#[pyclass(frozen, module = "shuffledp_accel")]
+struct Base(ristretto::Base);
+
+#[pymethods]
+impl Base {
+    #[new]
+    fn new(encoded: &[u8]) -> PyResult<Self> {
+        Ok(Self(ristretto::Base::new(point(encoded)?)))
+    }
+
+    /// Whether there is a table by now.
+    #[getter]
+    fn has_table(&self) -> bool {
+        self.0.has_table()
+    }
+
+    /// The element times each of the secret factors, packed.
+    fn times<'py>(&self, py: Python<'py>, factors: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let factors = scalars(factors)?;
+        Ok(packed(py, &py.detach(|| self.0.times(&factors))))
+    }
 }
 
 #[pymodule]
@@ -210,6 +227,6 @@ fn shuffledp_accel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Recipient>()?;
     module.add_class::<Elements>()?;
-    module.add_function(wrap_pyfunction!(multiples, module)?)?;
+    module.add_class::<Base>()?;
     module.add_function(wrap_pyfunction!(paths, module)?)
 }

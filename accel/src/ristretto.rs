@@ -1,12 +1,16 @@
 //! Batches in ristretto255. All arithmetic is `curve25519-dalek`'s: nothing here is ours but the loops.
 //!
-//! Secrets are factors of `Elements::times` and `multiples` alone, whose time does not depend on them. They and what
+//! Secrets are factors of `Elements::times` and `Base::times` alone, whose time does not depend on them. They and what
 //! comes out are overwritten when they are dropped; what the library kept on the way, to encode a batch, is not.
 
-use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint, VartimeRistrettoPrecomputation};
+use curve25519_dalek::ristretto::{
+    CompressedRistretto, RistrettoBasepointTable, RistrettoPoint, VartimeRistrettoPrecomputation,
+};
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::{Identity, VartimeMultiscalarMul, VartimePrecomputedMultiscalarMul};
 use std::iter::successors;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use zeroize::Zeroizing;
 
 pub use crate::engine::Secrets;
@@ -68,10 +72,37 @@ impl Elements {
     }
 }
 
-/// The base times each secret factor.
-pub fn multiples(base: &RistrettoPoint, factors: &[Scalar]) -> Secrets {
-    let one = |factor: &Scalar| base * *Zeroizing::new(factor.div_by_2());
-    doubled(&Zeroizing::new(factors.iter().map(one).collect::<Vec<_>>())).into()
+/// An element that many secrets are multiplied with, with its table once that pays.
+pub struct Base {
+    point: RistrettoPoint,
+    multiplied: AtomicUsize,
+    table: OnceLock<RistrettoBasepointTable>,
+}
+
+/// A table costs what a hundred multiplications gain by it.
+const MULTIPLES_BEFORE_TABLE: usize = 128;
+
+impl Base {
+    pub fn new(point: RistrettoPoint) -> Self {
+        Self { point, multiplied: AtomicUsize::new(0), table: OnceLock::new() }
+    }
+
+    pub fn has_table(&self) -> bool {
+        self.table.get().is_some()
+    }
+
+    /// The base times each secret factor.
+    pub fn times(&self, factors: &[Scalar]) -> Secrets {
+        let halves: Zeroizing<Vec<_>> = Zeroizing::new(factors.iter().map(Scalar::div_by_2).collect());
+        let before = self.multiplied.fetch_add(factors.len(), Ordering::Relaxed);
+        let found = if before.saturating_add(factors.len()) >= MULTIPLES_BEFORE_TABLE {
+            let table = self.table.get_or_init(|| RistrettoBasepointTable::create(&self.point));
+            halves.iter().map(|half| table * half).collect::<Vec<_>>()
+        } else {
+            halves.iter().map(|half| self.point * half).collect()
+        };
+        doubled(&Zeroizing::new(found)).into()
+    }
 }
 
 fn doubled(halves: &[RistrettoPoint]) -> Vec<Bytes> {

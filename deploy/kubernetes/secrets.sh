@@ -6,7 +6,6 @@
 set -eu
 keys=${1:?"which key folder? usage: sh secrets.sh KEYS | kubectl apply -f -"}
 templates=$(dirname "$0")/../containers
-root_key=$(cat "$keys/root.pub")
 
 # secret PARTY FILE..: the beginning of a secret, and each file under its own name.
 secret() {
@@ -27,12 +26,19 @@ configuration() {
         -e 's/^metrics = .*/metrics = "0.0.0.0:9100"/' "$templates/$2.toml" | entry config.toml
 }
 
-for party in node-1 node-2 node-3 analyst accountant gateway; do
-    for file in identity.pem tls.pem tls-key.pem; do
-        [ "$party/$file" != gateway/identity.pem ] || continue # it signs nothing
-        [ -r "$keys/$party/$file" ] || { echo "$keys/$party/$file is missing: make the keys with shuffledp keys init" >&2; exit 2; }
-    done
+# need FILE COMMAND: before anything is printed, since half of the secrets would be applied as well.
+need() {
+    [ -r "$keys/$1" ] || { echo "$keys/$1 is missing: make it with $2" >&2; exit 2; }
+}
+
+for file in roster.json root.pub operator/tls.pem operator/tls-key.pem; do need "$file" "shuffledp keys init"; done
+for party in node-1 node-2 node-3 analyst accountant; do
+    for file in identity.pem tls.pem tls-key.pem; do need "$party/$file" "shuffledp keys init"; done
 done
+# A deployment from before there were gateways has none. It has no identity: it signs nothing.
+for file in tls.pem tls-key.pem; do need "gateway/$file" "shuffledp keys renew $keys --party gateway"; done
+root_key=$(cat "$keys/root.pub")
+
 for party in node-1 node-2 node-3 analyst accountant; do
     secret "$party" "$keys/roster.json" "$keys/$party/identity.pem" "$keys/$party/tls.pem" "$keys/$party/tls-key.pem"
     configuration "$party" "${party%-[0-9]}"

@@ -65,6 +65,8 @@ class SimulatedRound:
     result: Signed | None = None
     discards: tuple[Signed, ...] = ()
     board: bytes = b""
+    boards: int = 0
+    """How often it was asked for."""
     offers_whole: bool = True
     """False: an entry node that does not know the call `SubmitWhole`."""
     unimplemented: int = 0
@@ -218,6 +220,7 @@ class _Analyst(analyst_pb2_grpc.AnalystServicer):
         self, request: analyst_pb2.GetBoardRequest, _: Any
     ) -> AsyncIterator[analyst_pb2.GetBoardResponse]:
         self._known(request.round_id)
+        self._round.boards += 1
         for offset, data in chunks(self._round.board, self._round.piece):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
 

@@ -19,7 +19,7 @@ from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.homes import home_of
 from shuffledp_client.responses import ResponseStore
 from shuffledp_core.config import BrokerConfig
-from shuffledp_core.errors import ConfigError, NotInstalledError, RoundStateError, SignatureError
+from shuffledp_core.errors import ConfigError, NotInstalledError, RoundStateError, SignatureError, UnknownRoundError
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_ops.keys.enrolment import bundle, enrol
 from shuffledp_ops.keys.pki import Deployment, open_deployment
@@ -49,7 +49,7 @@ async def test_a_bundle_is_installed_once_beside_itself_or_where_the_app_says(al
     named = tmp_path / "app" / "device"
     home.rename(tmp_path / "elsewhere")
     await Device.load(alice, folder=named)
-    await Device.load(alice, folder=named)
+    await Device.load(str(alice), folder=str(named))
     assert (named / "keys" / "identity.pem").exists()
     assert not home.exists()
 
@@ -159,12 +159,22 @@ async def test_without_an_event_loop_it_is_the_same(
             assert [checked.standing for checked in user.check()] == [Standing.COUNTED]
             with pytest.raises(RoundStateError):
                 user.answer(ROUND_ID, 1)
+            with pytest.raises(UnknownRoundError):
+                user.evidence("f" * 32)
         user.close()
+        for closed in (user.question, user.check, lambda: user.answer(ROUND_ID, 1)):
+            with pytest.raises(ValueError, match="closed"):
+                closed()
         with pytest.raises(ConfigError):
             BlockingDevice(tmp_path / "nobody.bundle")
 
     async with SimulatedRound(Draft(deployment), tmp_path) as simulated:
         await asyncio.to_thread(app, simulated)
+
+
+async def test_inside_an_event_loop_a_device_that_waits_is_refused_and_nothing_is_left_unawaited(alice: Path) -> None:
+    with pytest.raises(RuntimeError, match="await a Device"):
+        BlockingDevice(alice)
 
 
 async def test_a_closed_device_answers_nothing(alice: Path) -> None:

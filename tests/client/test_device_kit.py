@@ -22,6 +22,7 @@ from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, to_json
 from shuffledp_core.errors import (
     BadBatchError,
     ClientPolicyRefusal,
+    ConfigError,
     DocumentError,
     ForeignDocumentError,
     MalformedDocumentError,
@@ -243,6 +244,33 @@ async def test_a_policy_refusal_is_told_once_and_the_question_never_asked(
     assert (asked, len(told), simulated.calls) == ([], 1, 0)
 
 
+@pytest.mark.parametrize("epsilon", ["epsilon = 0.1", "epsilon = 1.0"])
+async def test_an_announcement_in_other_words_is_the_same_round(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch, epsilon: str
+) -> None:
+    """Broker and gateway can add spaces outside of what is signed, and would have the user asked again and again."""
+    said: list[object] = []
+    async with device(tmp_path / "user", deployment, epsilon) as user:
+        times = iter(range(1, 6))
+
+        async def announced() -> bytes:
+            spaces = next(times, None)
+            if spaces is None:
+                raise ConfigError("enough")
+            return simulated.announcement + b" " * spaces
+
+        monkeypatch.setattr(user._steps, "announced", announced)
+        questions = user.questions(poll_seconds=0.02, refused=said.append)
+
+        async def listen() -> None:
+            while True:
+                said.append(await anext(questions))
+
+        with pytest.raises(ConfigError, match="enough"):
+            await listen()
+    assert len(said) == 1
+
+
 async def test_a_round_that_closes_when_calendars_have_ended_is_a_question_as_well(
     tmp_path: Path, deployment: Deployment
 ) -> None:
@@ -398,6 +426,15 @@ async def test_a_forged_receipt_is_no_receipt(
     async with device(tmp_path / "user", deployment) as user:
         assert (await user.answer(question, 1)).repeated
     assert simulated.calls == 1
+
+
+@pytest.mark.parametrize("address", ["xn--:443", "::1:443"])
+async def test_a_gateway_whose_name_is_none_is_not_reached(
+    tmp_path: Path, deployment: Deployment, address: str
+) -> None:
+    async with device(tmp_path / "user", deployment, address=address) as user:
+        with pytest.raises(UnreachableError, match="the gateway at"):
+            await user.question()
 
 
 async def test_a_gateway_that_is_somebody_else_is_not_spoken_to(

@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
 from shuffledp_client.gateway import rate as rates
-from shuffledp_client.gateway.app import Gateway, to_bytes
+from shuffledp_client.gateway.app import Gateway, peer_of, to_bytes
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.openapi import openapi
 from shuffledp_client.gateway.probe import probe
@@ -35,6 +36,7 @@ from shuffledp_core import errors
 from shuffledp_core.config import Limits
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BusyError, ConfigError, PortInUseError, UnreachableError
+from shuffledp_core.transport import connections
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment
 
@@ -112,7 +114,7 @@ def test_the_openapi_document_is_the_program() -> None:
     document = openapi()
     config = GatewayConfig(keys=Path(), roster=Path(), root_key="", listen="localhost:1", state=Path())
     routes = Gateway(config, None).routes()  # type: ignore[arg-type] # nothing is called
-    served = {(route.path, method.lower()) for route in routes for method in (route.methods or ()) if method != "HEAD"}
+    served = {(route.path, method.lower()) for route in routes for method in (route.methods or ())}
     assert served == {(path, method) for path, methods in document["paths"].items() for method in methods}
     wanted = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert wanted <= set(document["components"]["schemas"])
@@ -188,6 +190,15 @@ async def test_a_wrong_path_or_method_is_a_problem(
     assert (found.status, found.code) == (status, code)
 
 
+async def test_asking_for_the_head_alone_downloads_no_board(
+    deployment: Deployment, simulated: SimulatedRound, address: str
+) -> None:
+    simulated.board = bytes(1000)
+    async with http(deployment) as client:
+        assert (await client.head(f"{address}/v1/rounds/{ROUND_ID}/board")).status_code == 405
+    assert simulated.boards == 0
+
+
 async def test_a_second_different_submission_is_refused_with_the_nodes_own_reason(
     deployment: Deployment, simulated: SimulatedRound, address: str
 ) -> None:
@@ -231,11 +242,16 @@ async def test_nobody_without_a_certificate_of_the_deployment_speaks_to_it(
 
 async def connected(deployment: Deployment, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A device's TLS connection, for bytes that no HTTP client would send."""
+    host, _, port = address.rpartition(":")
+    context = device_context(deployment)
+    return await asyncio.open_connection(host, int(port), ssl=context, server_hostname="gateway")
+
+
+def device_context(deployment: Deployment) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=deployment.roster.tls_authority)
     pair = deployment.keys_of("client")
     context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
-    host, _, port = address.rpartition(":")
-    return await asyncio.open_connection(host, int(port), ssl=context, server_hostname="gateway")
+    return context
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
@@ -313,9 +329,7 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect((host, int(port)))
-        context = ssl.create_default_context(cadata=deployment.roster.tls_authority)
-        pair = deployment.keys_of("client")
-        context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
+        context = device_context(deployment)
         reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname="gateway", limit=1024)
         writer.write(f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
         await reader.readline()
@@ -329,6 +343,64 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
                     break
             assert answer.content == simulated.board
         writer.transport.abort()
+
+
+async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_itself(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request and a reset right behind the handshake: the server accepts what has no other side any more."""
+    simulated.board, simulated.piece = bytes(2**20), 2**16
+    config = GatewayConfig(
+        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
+        listen="127.0.0.1:0", state=tmp_path / "gateway",
+    )  # fmt: skip
+    server = GatewayServer(config, deployment.roster)
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    monkeypatch.setattr(server._connections, "end", ended.put_nowait)
+    port = await server.start()
+    async with asyncio.timeout(120):
+        for _ in range(5):
+            await ask_and_reset(deployment, port, f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n")
+            peer = await ended.get()
+            assert connections.peer_of(peer) is None
+            server._connections.hang_up(peer)
+            server._connections._close_surplus()
+    assert server._watching is not None
+    assert not server._watching.done()
+    await server.stop()
+
+
+async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
+    """A device whose last bytes of the handshake, request and reset arrive at once."""
+    loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = device_context(deployment).wrap_bio(incoming, outgoing, server_hostname="gateway")
+    with socket.socket() as sock:
+        sock.settimeout(0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
+        await loop.sock_connect(sock, ("127.0.0.1", port))
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(sock, outgoing.read())
+                incoming.write(await loop.sock_recv(sock, 2**16))
+        tls.write(request.encode())
+        sock.send(outgoing.read())  # not awaited: the server, in the same loop, has no turn before the reset
+
+
+@pytest.mark.parametrize(
+    ("client", "peer"),
+    [
+        (("192.0.2.1", 5), ("192.0.2.1", 5)),
+        (("::ffff:192.0.2.1", 5), ("192.0.2.1", 5)),
+        (("2001:db8::1", 5), ("2001:db8::1", 5)),
+        (("fe80::1%cafe0", 5), ("fe80::1", 5)),  # not the escape %ca of a URL
+        (None, None),
+    ],
+)
+def test_callers_are_named_so_that_their_connections_are_found(client: Any, peer: Any) -> None:
+    assert connections.peer_of(peer_of({"client": client})) == peer
 
 
 async def test_an_address_that_asks_too_often_is_told_when_to_come_back(tmp_path: Path, deployment: Deployment) -> None:
@@ -412,6 +484,9 @@ async def test_bodies_on_their_way_share_a_budget(
     [
         ({"name": "node-1"}, "name must be"),
         ({"listen": "nowhere"}, "listen must be"),
+        ({"listen": "a..b:7443"}, "listen must be"),
+        ({"listen": f"{'a' * 64}.example.org:0"}, "listen must be"),
+        ({"listen": "some where:0"}, "listen must be"),
         ({"addresses": {"node-1": "host"}}, "addresses.node-1"),
         ({"body_bytes": 1}, "body_bytes"),
         ({"waiting_bytes": 10}, "body_bytes"),
@@ -465,6 +540,8 @@ def test_every_error_has_a_status() -> None:
             continue  # of a package that other tests have loaded, and no party's
         found = problem_of(errors.by_code(code)("words"))
         assert 400 <= found.status < 600
+        # The page tells callers to mend a request with 400, which they can only if it was theirs.
+        assert (found.status == 400) == (code in {"MalformedRequestError", "MalformedDocumentError"})
         assert found.title
         assert found.code == code
 

@@ -27,11 +27,11 @@ START_SECONDS: Final = 420
 """A bound on what starts or stops containers; a free machine needs about 30 s."""
 
 
-def why_no_docker() -> str | None:
-    """Why tests in containers cannot run here, or None."""
+def why_no_docker(component: str = "sim") -> str | None:
+    """Why tests in containers, this component's among them, cannot run here, or None."""
     if shutil.which("docker") is None or _run(["docker", "info"]).returncode != 0:
         return "no Docker engine answers"
-    if _run(["docker", "image", "inspect", "shuffledp/sim:local"]).returncode != 0:
+    if _run(["docker", "image", "inspect", f"shuffledp/{component}:local"]).returncode != 0:
         return "the images are not built: make images"
     return None
 

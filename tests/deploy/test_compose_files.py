@@ -19,7 +19,7 @@ from shuffledp_shuffler.config import NodeConfig
 OVERLAYS = ("postgres", "observability", "corrupt", "devices")
 """Those of which every combination is tried."""
 
-OTHERS = ("console", "gateway", "student")
+OTHERS = ("console", "gateway", "ray", "student")
 """Those that are tried with all of them at once."""
 
 NODES = ("node-1", "node-2", "node-3")
@@ -235,4 +235,20 @@ def test_every_other_overlay_fits_all_of_them() -> None:
         pytest.skip("neither docker compose nor docker-compose is installed")
     everything = {"OVERLAYS": " ".join((*OVERLAYS, *OTHERS)), "LAB_WORK": "/dev/null"}
     project = Composed("shuffledp-config", everything)
-    assert {"console", "gateway", "node-2"} <= set(project.compose("config", "--services").split())
+    there = set(project.compose("config", "--services").split())
+    assert {"console", "gateway", "node-2", "ray-1", "ray-2", "ray-keys"} <= there
+
+
+def test_a_cluster_of_node_2_is_in_a_network_of_its_own() -> None:
+    """Certificates name addresses, so these are fixed; keys come from a service that no network reaches."""
+    found = services("ray")
+    for name, service in found.items():
+        mounted = [volume for volume in service["volumes"] if "keys-ray" in volume]
+        assert mounted == ["keys-ray:/keys" if name == "ray-keys" else "keys-ray:/ray:ro"]
+    addresses = [service["networks"]["ray"]["ipv4_address"] for name, service in found.items() if name != "ray-keys"]
+    assert addresses == found["ray-keys"]["command"]
+    assert compose_file("ray")["networks"]["ray"]["internal"] is True
+    assert not [name for name, service in services().items() if "ray" in service.get("networks", ())]
+    assert [
+        set(service["networks"]) for name, service in found.items() if name.startswith("ray-") and name[4:] != "keys"
+    ] == [{"ray"}] * 2

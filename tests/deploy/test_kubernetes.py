@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 from collections.abc import Iterator
 from itertools import combinations
@@ -224,12 +225,27 @@ def test_the_configurations_are_what_the_programs_read(
     assert set(services) == {*models, "mosquitto"}
 
 
-def test_a_folder_without_keys_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "root.pub").write_text("00\n")
-    run = print_secrets(tmp_path)
+@pytest.mark.parametrize(
+    ("gone", "command"),
+    [
+        ("roster.json", "keys init"),
+        ("root.pub", "keys init"),
+        ("operator/tls-key.pem", "keys init"),
+        ("accountant/identity.pem", "keys init"),
+        ("gateway/tls.pem", "--party gateway"),
+    ],
+)
+def test_where_a_file_is_missing_no_secret_is_printed_at_all(
+    deployment: Deployment, tmp_path: Path, gone: str, command: str
+) -> None:
+    """What is printed goes straight to the cluster: half of it would be applied."""
+    keys = shutil.copytree(deployment.folder, tmp_path / "keys")
+    (keys / gone).unlink()
+    run = print_secrets(keys)
     assert run.returncode == 2
     assert run.stdout == ""
-    assert "make the keys with shuffledp keys init" in run.stderr
+    assert f"{gone} is missing: make it with shuffledp" in run.stderr
+    assert command in run.stderr
 
 
 def test_all_pairs_are_those_of_the_record() -> None:

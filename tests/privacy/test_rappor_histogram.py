@@ -148,6 +148,17 @@ def test_however_many_rounds_are_charged_once() -> None:
         assert compose_epsilon([Round(TINY, setting), Round(other, setting)], 1e-9) > 1.5 * limit
 
 
+def test_each_population_of_each_deployment_has_a_response_of_its_own() -> None:
+    """Somebody in two populations draws two, and both are seen: without noise in the reports, twice the ε of one."""
+    setting = Setting(1, 1)
+    open_response = RapporHistogram(symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 1000), when_one=ALMOST)
+    limit = corrupted_bounds(open_response, setting, 0.0).epsilon
+    here, there = (Round(open_response, setting, 3, scope=scope) for scope in ("demo young", "demo old"))
+    assert compose_epsilon([here, here], 1e-6) <= limit * (1 + 1e-9)
+    assert compose_epsilon([here, there], 1e-6) >= 1.9 * limit
+    assert local_of([here, there], 1e-6).epsilon == pytest.approx(2 * limit)
+
+
 def test_every_node_corrupt_is_charged_once_as_well() -> None:
     setting = Setting(100, 100)
     assert local_of([Round(TINY, setting, 52)], 1e-6) == corrupted_bounds(TINY, setting, 1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -28,7 +29,7 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import KRRHistogram, RapporHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
@@ -242,6 +243,22 @@ def test_what_holds_no_certificate_is_refused(desk: Desk, deployment: Deployment
     code, words = desk.verify(desk.folder / "text.json")
     assert (code, "not a signed document" in words) == (1, True)
     assert desk.verify(desk.folder / "missing.json")[0] == 2
+
+
+def test_kept_responses_of_two_populations_are_added_up() -> None:
+    """Each population of each deployment has a response of its own: who is in two of them shows both (K14)."""
+    rappor = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    here = msgspec.structs.replace(issued(), mechanism=rappor)
+    one = sdp.compose([here] * 3, delta=1e-6)
+    assert one.corrupted == pytest.approx(2 * math.log(3))
+    for there in (msgspec.structs.replace(here, population="old"), msgspec.structs.replace(here, deployment="other")):
+        both = sdp.compose([here, here, there], delta=1e-6)
+        assert both.rounds == 3
+        assert both.corrupted == pytest.approx(4 * math.log(3))
+        assert both.certified is not None
+        assert both.certified > 1.5 * (one.certified or 9)
+    # Of rounds that draw anew those of two populations are alike.
+    assert len(sdp.compose([issued(), msgspec.structs.replace(issued(), population="old")], delta=1e-6).parts) == 1
 
 
 def test_signed_certificates_compose_once_they_are_checked(desk: Desk, deployment: Deployment) -> None:

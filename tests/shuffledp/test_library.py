@@ -185,6 +185,18 @@ def test_views_of_repeated_rappor_are_of_the_kept_response_once() -> None:
     assert "rounds added" in sdp.renyi(KRR, SMALL, [2], rounds=40).basis
 
 
+def test_a_curve_of_repeated_rappor_is_of_the_kept_response_once() -> None:
+    spec = sdp.RapporHistogram(symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    found = sdp.certify(spec, SMALL, delta=0.05, rounds=40)
+    assert found.certified is not None
+    epsilons = [0.5, 1.0, found.certified]
+    many = sdp.curve(spec, SMALL, epsilons, delta=0.05, rounds=40)
+    assert many.certified[-1] == pytest.approx(0.05, rel=0.02)
+    assert (many.certified == sdp.curve(spec, SMALL, epsilons, delta=0.05, rounds=2).certified).all()
+    assert any(line.startswith("K14: 40 rounds") for line in found.basis)
+    assert not any("privacy loss distributions" in line for line in found.basis)
+
+
 def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - a law each
     """P(answer = 0), P(answer = 1), .. of one user, from the definitions, by scipy."""
     from scipy import linalg, stats

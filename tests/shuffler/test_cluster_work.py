@@ -17,7 +17,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_shuffler.cluster import work
-from shuffledp_shuffler.cluster.work import Job, Sum, again, opened_bucket, ordered, split, sum_of
+from shuffledp_shuffler.cluster.work import Job, Sum, again, by_buckets, opened_bucket, ordered, split, sum_of
 from shuffledp_shuffler.peel_worker import Layer, Peeled
 
 RECORDS = 6000
@@ -62,11 +62,13 @@ def result(job: Job, packed: bytes, times: int = 1, split: Any = split_bare) -> 
         for group in range(job.groups)
     ]
     entries = np.concatenate([np.empty(0, dtype=work.ENTRY), *found])
-    out, sent = Sum(), []
+    out, sent, left_out = Sum(), [], by_buckets(job, entries)
+    assert all((part["bucket"] == bucket).all() for bucket, part in enumerate(left_out))
+    assert sum(map(len, left_out)) == len(entries)
     for bucket in range(job.buckets):
         # As after the loss of a machine: parts of one block from different runs of its task.
         mine = [blocks[(bucket + number) % times][number][2][bucket] for number in range(job.blocks)]
-        left, sealed = ordered(job, bucket, entries[entries["bucket"] == bucket], mine)
+        left, sealed = ordered(job, bucket, left_out[bucket], mine)
         records = opened_bucket(job, bucket, sealed)
         out += left
         sent += [row.tobytes() for row in records]

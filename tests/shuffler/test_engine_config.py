@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from shuffledp_core.config import parse_config
 from shuffledp_core.errors import ConfigError
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.cluster.config import EngineConfig
+from shuffledp_shuffler.cluster.engine import RayEngine
 
 FILES = ("token", "certificate", "key", "authority")
 COMPLETE = {"kind": '"ray"', "address": '"127.0.0.1:6379"'} | {name: f'"{name}"' for name in FILES}
@@ -50,6 +53,39 @@ async def test_a_secret_that_others_may_read_or_that_is_not_there_is_refused_at_
     (world.folder / "token").unlink()
     with pytest.raises(ConfigError, match=r"engine\.token: there is no file"):
         build(world.config("node-1", engine=engine(world.folder)))
+
+
+async def test_tls_files_that_cannot_be_used_are_refused_at_start_and_not_blamed_on_the_head(world: World) -> None:
+    write_files(world.folder)
+    with pytest.raises(ConfigError, match="certificate, key and authority cannot be used"):
+        build(world.config("node-1", engine=engine(world.folder)))
+
+
+@pytest.mark.parametrize("name", ["address", *FILES])
+def test_what_only_ray_needs_is_refused_without_it(tmp_path: Path, name: str) -> None:
+    """Whoever forgets the kind would mix on one machine, and wonder."""
+    with pytest.raises(ConfigError, match=f"engine.{name} is of a Ray cluster.*say kind"):
+        parse_config(f"{name} = {COMPLETE[name]}".encode(), EngineConfig, "node.toml", tmp_path)
+
+
+async def test_a_process_whose_starter_is_cancelled_is_ended(world: World) -> None:
+    """Nobody listens at the head's address, so that by itself it would look for it for a minute."""
+    keys, authority = world.deployment.keys_of("node-1"), world.folder / "ca.pem"
+    authority.write_text(world.roster.tls_authority)
+    config = EngineConfig(
+        kind="ray",
+        address="127.0.0.1:1",
+        token=keys / "tls-key.pem",
+        certificate=keys / "tls.pem",
+        key=keys / "tls-key.pem",
+        authority=authority,
+    )
+    check = asyncio.ensure_future(RayEngine(config).check())
+    await asyncio.sleep(0)  # it begins to start its process, in a thread
+    check.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await check
+    assert multiprocessing.active_children() == []
 
 
 async def test_a_corrupt_node_has_no_cluster(world: World) -> None:

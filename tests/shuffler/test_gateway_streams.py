@@ -320,3 +320,19 @@ async def test_no_more_is_read_than_may_be_under_way() -> None:
     begun[0].set_exception(InvalidSubmissionError("no"))
     assert len(await waiting) == 1
     await stream.aclose()
+
+
+async def test_a_failure_that_nobody_foresaw_ends_the_stream_at_once() -> None:
+    """It would keep its place and be silent, and its caller would then hear of a time that is over."""
+
+    def take(_: int) -> asyncio.Future[Signed]:
+        raise ZeroDivisionError
+
+    async def two() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    async with asyncio.timeout(30):  # half of what a silent stream may take
+        with pytest.raises(ZeroDivisionError):
+            async for _ in Gateways(take).answers(two()):
+                pass

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import msgspec
+import numpy as np
 import pytest
-from campaigns import FIRST, WEEK, campaign_file
+from campaigns import FIRST, WEEK, MovedCalendar, campaign_file
 from commands import Shell
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from shuffledp_accountant.ledger.charges import Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
@@ -23,7 +26,9 @@ from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_ops.campaigns.account import Account
 from shuffledp_ops.campaigns.budget import Asked, Course, Outlook, check_outlook, largest, look_ahead, price, priced
 from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
-from shuffledp_ops.campaigns.results import write_results
+from shuffledp_ops.campaigns.pictures import _draw_shares
+from shuffledp_ops.campaigns.results import Answer, Line, write_results
+from shuffledp_ops.campaigns.running import Runner, begin
 from shuffledp_ops.campaigns.schedule import Date, moments
 from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
 from shuffledp_ops.keys.pki import create_deployment
@@ -179,6 +184,7 @@ WRONG = {
     "surprise": ('name = "weekly"', 'name = "weekly"\nsurprise = 1'),
     "no name of a campaign": ('name = "weekly"', 'name = "../weekly"'),
     "no name of a question": ('name = "hours"', 'name = "Hours a week"'),
+    'cannot be named "budget"': ('name = "hours"', 'name = "budget"'),
     "missing required field `keys`": ('keys = "KEYS"', ""),
     "is no deployment folder": ('keys = "KEYS"', 'keys = "nowhere"'),
     "either rounds": ("rounds = 3", "rounds = 3\nuntil = 2031-01-01"),
@@ -189,6 +195,7 @@ WRONG = {
     "every_days must be from 1 to 366": ("every_days = 7", "every_days = 0"),
     "Expected `int`": ("every_days = 7", "every_days = 3.5"),
     "at must be an hour": ('at = "09:00"', 'at = "24:00"'),
+    "such as \"09:00\"": ('at = "09:00"', 'at = "0٩:00"'),
     "zone 'Europe/Bärlin' is not known": ('"Europe/Berlin"', '"Europe/Bärlin"'),
     "zone '../../etc/passwd' is not known": ('"Europe/Berlin"', '"../../etc/passwd"'),
     "years 2000 to 2200": ("from = 2030-03-01", "from = 9999-03-01"),
@@ -291,14 +298,14 @@ def test_a_state_without_the_plans_of_its_questions_is_damaged(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("command", ["plan", "run", "status"])
 def test_a_file_that_was_changed_after_the_first_round_is_refused(
     shuffledp: Shell, keys: Path, tmp_path: Path, command: str
 ) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     campaign.folder.mkdir(parents=True)
     Store(campaign.folder).write(begun(campaign))
-    changed = campaign_file(tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"),))
+    changed = campaign_file(tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"), ('name = "hours"', 'name = "days"')))
     code, _, errors = shuffledp("campaign", command, str(changed))
     assert code == 2, errors
     assert "was changed since its first round" in errors
@@ -360,6 +367,50 @@ def test_a_damaged_report_is_a_gap(keys: Path, tmp_path: Path, damage: dict[str,
     (folder / "report.json").write_bytes(msgspec.json.encode(ANSWER | damage))
     write_results(campaign, state, campaign.folder)
     assert len((campaign.folder / "hours.csv").read_text().splitlines()) == 1 + rows
+
+
+class CountingStore(Store):
+    """A folder that counts how often its state is written."""
+
+    writes = 0
+
+    def write(self, state: State) -> None:
+        self.writes += 1
+        super().write(state)
+
+
+async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: Path) -> None:
+    """A thousand of them are not a thousand files of state and sets of pictures, each as long as all dates."""
+    campaign = load_campaign(campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 1000"),)))
+    campaign.folder.mkdir(parents=True)
+    store, said, told = CountingStore(campaign.folder), list[str](), list[int]()
+    calendar = MovedCalendar(FIRST + 2000 * WEEK)
+    runner = Runner(
+        campaign, store, begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST), calendar, said.append
+    )
+    runner.ended = lambda: told.append(runner.failed)
+    await runner.run(once=False)
+    assert Counter(entry.outcome for entry in runner.state.entries) == {Outcome.MISSED: 1000}
+    assert (store.writes, told, len(said)) == (1, [1000], 1000)
+    assert said[-1] == "hours, number 1000: missed"
+    assert calendar.waited == []
+
+
+def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(keys: Path, tmp_path: Path) -> None:
+    """An estimate is unbiased and may be negative; its interval is cut to what is possible."""
+    state = begun(load_campaign(campaign_file(tmp_path, keys)))
+    answer = Answer(10, (-2.0, 4.0, 12.0), (1.0,) * 3, ((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), 1.0, 1e-3)
+    line = Line(state.entries[0], datetime(2030, 3, 1, 9, tzinfo=UTC), answer)
+    axes = Figure().subplots()
+    _draw_shares(axes, [line])
+    drawn = [
+        [list(piece[:, 1]) for piece in one.get_segments()]
+        for one in axes.collections
+        if isinstance(one, LineCollection)
+    ]
+    assert drawn == [[pytest.approx([0.0, 10.0])], [pytest.approx([20.0, 60.0])], [pytest.approx([70.0, 100.0])]]
+    dots = np.concatenate([one.get_ydata() for one in axes.lines if str(one.get_label()).startswith("value")])
+    assert dots.tolist() == pytest.approx([-20.0, 40.0, 120.0])
 
 
 def test_zones_are_installed_where_the_tests_run() -> None:

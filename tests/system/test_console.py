@@ -17,12 +17,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shuffledp_core.errors import AccessDenied, MalformedDocumentError, ShuffleDPError, UsageError
+from shuffledp_core.errors import (
+    AccessDenied,
+    MalformedDocumentError,
+    NodeFault,
+    ShuffleDPError,
+    UsageError,
+    by_code,
+)
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.actions import DEFAULTS, plan_of
 from shuffledp_ops.console.advice import advice
 from shuffledp_ops.console.changes import Changes
+from shuffledp_ops.console.command import Listening
 from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.forms import ask, confirm_open
 from shuffledp_ops.console.frame import Viewer, framed, mishap
@@ -232,16 +240,43 @@ def test_every_error_says_what_to_do() -> None:
         assert said.happened.endswith(".")
         assert said.do.endswith(".")
     assert advice("NoSuchError") == advice("ShuffleDPError")
-    assert advice("LostMessagesError") == advice("CountMismatchError"), "that of its branch"
+    assert advice("SignatureError") == advice("DocumentError"), "that of its branch"
 
 
 def test_the_operations_guide_has_advice_for_no_error_that_the_console_knows_nothing_of() -> None:
     guide = (REPOSITORY / "docs" / "operations.md").read_text()
     table = guide.split("| what you see | what happened | what to do |")[1].split("\n\n")[0]
-    names = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
-    assert len(names) > 8
+    cells = re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+    names = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert len(names) > 12
     for name in names:
         assert advice(name) != advice("ShuffleDPError"), name
+
+
+def test_a_party_that_was_caught_cheating_is_not_said_to_have_a_full_disk() -> None:
+    for name in ("BadListError", "BadHopError", "BadBlameError", "BadBatchError", "RoundKeyError"):
+        assert by_code(name) in below(NodeFault)
+        assert advice(name) not in {advice("NodeFault"), advice("ShuffleDPError")}, name
+    assert advice("UnansweredError") != advice("RoundFailed")
+
+
+@pytest.mark.parametrize(
+    ("listening", "asked"),
+    [
+        (Listening("192.0.2.7", plaintext=True), "192.0.2.7:8765"),
+        (Listening("2001:db8::7", plaintext=True), "[2001:db8::7]:8765"),
+        (Listening("0.0.0.0", plaintext=True), "127.0.0.1:8765"),  # noqa: S104
+        (Listening("::", plaintext=True), "127.0.0.1:8765"),
+        (Listening("192.0.2.7", plaintext=True, names=("console.example.org",)), "console.example.org:8765"),
+    ],
+)
+async def test_it_answers_at_the_address_that_it_prints(listening: Listening, asked: str) -> None:
+    assert listening.address == f"http://{asked}"
+    guarded = Guard(PlainTextResponse("here"), listening.known_as, tls=False)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url=listening.address) as client:
+        assert (await client.get("/")).status_code == 200
+        assert (await client.get("/", headers={"host": "evil.example:8765"})).status_code == 421
+        assert (await client.get("/", headers={"host": "0.0.0.0:8765"})).status_code == 421
 
 
 def test_what_others_wrote_is_text_on_every_page() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -102,12 +103,22 @@ class Listening(io.StringIO):
 def test_in_a_pipe_a_line_says_how_far_the_newest_stage_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     pipe = Listening()
-    with Stages(Console(file=pipe)) as stages:
-        stages.update("start", 6, 6)
-        stages.update("sealing", 1234, 20_000)
+    stages = Stages(Console(file=pipe))
+    stages.update("start", 6, 6)  # before the first line, which is said as soon as they are shown
+    stages.update("sealing", 1234, 20_000)
+    with stages:
         assert pipe.written.wait(60)
-    assert pipe.getvalue().startswith("sealing: 1,234 of 20,000 (")
-    assert pipe.getvalue().count("\n") == 1
+    assert re.fullmatch(r"sealing: 1,234 of 20,000 \(\d+ s\)\n", pipe.getvalue())
+
+
+def test_in_a_pipe_a_stage_that_nobody_can_count_has_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    pipe = Listening()
+    stages = Stages(Console(file=pipe))
+    stages.begin("computing again")
+    with stages:
+        assert pipe.written.wait(60)
+    assert re.fullmatch(r"computing again \(\d+ s\)\n", pipe.getvalue())
 
 
 def test_what_is_over_soon_says_nothing_in_a_pipe() -> None:

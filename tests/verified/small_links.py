@@ -21,6 +21,9 @@ from shuffledp_core.verified.terms import MixTerms
 if TYPE_CHECKING:
     from small_table import Table
 
+LINKED, READ = "linked", "read"
+"""What those who are corrupt can do with a box. What an honest node put out they may read, and must not link."""
+
 
 def check_links(game: Table) -> None:
     """P4 at the first honest node, if it let something out or showed a share."""
@@ -34,11 +37,13 @@ def check_links(game: Table) -> None:
     right = _products(game.known, behind)
     for user, message in messages:
         own = _products(game.known, [*left, *(key_at(terms, user, message, before) for before in range(1, at + 1))])
-        if at > 1 and _peeled(terms, at, boxes(terms, user, message)[at], own, right):
-            raise Broken("P4: a message that an honest node put out, or its symbol, is linked to its user")
-        for key in behind:
-            if _peeled(terms, at + 1, out[key], _products(game.known, [key]), own):
-                raise Broken("P4: a message that an honest node put out is linked to its user")
+        seen = _peeled(terms, at, boxes(terms, user, message)[at], own, right) if at > 1 else ""
+        if seen == READ:
+            raise Broken("P4: the symbol of an honest user's claim is read")
+        if seen == LINKED or any(
+            _peeled(terms, at + 1, out[key], _products(game.known, [key]), own) == LINKED for key in behind
+        ):
+            raise Broken("P4: a message that an honest node put out is linked to its user")
 
 
 def _shares(game: Table, at: int) -> list[Element]:
@@ -68,12 +73,12 @@ def _products(known: Iterable[Scalar], elements: Iterable[Element]) -> set[Eleme
     return found
 
 
-def _peeled(terms: MixTerms, position: int, box: bytes, own: set[Element], other: set[Element]) -> bool:
-    """Whether something of the other side opens a layer, or this side all of them, and it is the side of the claim."""
+def _peeled(terms: MixTerms, position: int, box: bytes, own: set[Element], other: set[Element]) -> str:
+    """`LINKED` where something of the other side opens a layer, `READ` where this side opens all of them."""
     for layer in range(position, terms.analyst + 1):
         if any(terms.open(layer, share, box) is not None for share in other - own):
-            return True
+            return LINKED
         box = next((found for share in own if (found := terms.open(layer, share, box)) is not None), b"")
         if not box:
-            return False
-    return False
+            return ""
+    return READ

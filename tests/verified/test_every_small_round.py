@@ -18,7 +18,7 @@ import small_users
 from mixing_cuts import CUT
 from small_copies import copy_of_all, forget, without
 from small_ledger import ALL_RULES
-from small_search import every_run
+from small_search import Choices, every_run
 
 COALITIONS = (
     ("node 1", "user 1", "user 2"),
@@ -159,6 +159,31 @@ def test_without_a_rule_of_the_ledger_the_search_finds_a_wrong_budget(rounds: Mo
     left = ALL_RULES - {rule}
     broken = [search(rounds, corrupt, 2, ledger=left)[1] for corrupt in (("analyst",), ("node 1", "analyst"))]
     assert any(each.startswith("budget") for each in broken)
+
+
+@pytest.mark.parametrize(
+    ("told", "seen"),
+    [
+        ((), ""),
+        (("opening",), "P4: a message that an honest node put out is linked to its user"),
+        (("opening", "blinding"), "P4: the symbol of an honest user's claim is read"),
+    ],
+    ids=["nothing", "opening", "both"],
+)
+def test_the_search_sees_what_the_secrets_of_an_honest_node_would_tell(
+    rounds: ModuleType, told: tuple[str, ...], seen: str
+) -> None:
+    """With both of them no element is of one side alone: the claim is read without anything of the other one."""
+    game = rounds.Round(rounds.Setting(frozenset({"node 1"})), Choices(()))
+    game.play()
+    assert game.choices.ended == "published"
+    game.known += [getattr(game.secrets[1], name) for name in told]
+    said = ""
+    try:
+        rounds.check_links(game)
+    except rounds.Broken as broken:
+        said = str(broken)
+    assert said == seen
 
 
 def test_every_check_is_searched_or_said_not_to_be_needed() -> None:

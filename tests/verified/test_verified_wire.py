@@ -137,7 +137,7 @@ def test_a_credential_that_is_written_otherwise_is_refused_by_its_own_device() -
 
 
 def test_who_is_enrolled_when_the_round_closes() -> None:
-    key, population = authority()
+    _, population = authority()
     at = 1_900_000_000_000
     good = enrolled_claim(honest_user(0).claim, credential(expires_at=at + 1))
     late = enrolled_claim(honest_user(0).claim, credential(expires_at=at))
@@ -150,7 +150,6 @@ def test_who_is_enrolled_when_the_round_closes() -> None:
         assert everybody.of([each]) == frozenset()
         assert str(everybody.refusal(each)).startswith(f"user {each.claim.credential.hex()}: ")
     assert Enrolment(population, at, frozenset({good.claim.credential})).of([good]) == frozenset()
-    assert key is not None
 
 
 def test_only_the_list_of_withdrawals_that_the_key_names_counts() -> None:

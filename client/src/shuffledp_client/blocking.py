@@ -1,15 +1,18 @@
-"""The device kit for programs without an event loop: the same methods, each of which waits until it is done."""
+"""The device kit for programs without an event loop: the same methods but `questions`, each of which waits."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
+from shuffledp_client.evidence import Evidence
 from shuffledp_client.kit import Device
 from shuffledp_client.outcomes import Answered, Checked, Question
+
+FoundT = TypeVar("FoundT")
 
 
 class BlockingDevice:
@@ -18,13 +21,17 @@ class BlockingDevice:
     Args:
         place: as for `Device.load`.
         folder: as for `Device.load`.
+
+    Raises:
+        RuntimeError: this or a method was called from inside a running event loop, where one awaits a `Device`.
+        ValueError: a method was called after `close`.
     """
 
-    def __init__(self, place: str | os.PathLike[str], *, folder: Path | None = None) -> None:
+    def __init__(self, place: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None) -> None:
         self._closed = False
         self._runner = asyncio.Runner()
         try:
-            self._device = self._runner.run(Device.load(place, folder=folder))
+            self._device = self._wait(lambda: Device.load(place, folder=folder))
         except BaseException:
             self._runner.close()
             raise
@@ -46,11 +53,11 @@ class BlockingDevice:
 
     def question(self, round_id: str | None = None) -> Question:
         """See `Device.question`."""
-        return self._runner.run(self._device.question(round_id))
+        return self._wait(lambda: self._device.question(round_id))
 
     def answer(self, question: Question | str, value: int) -> Answered:
         """See `Device.answer`."""
-        return self._runner.run(self._device.answer(question, value))
+        return self._wait(lambda: self._device.answer(question, value))
 
     def pending(self) -> tuple[str, ...]:
         """See `Device.pending`."""
@@ -58,4 +65,18 @@ class BlockingDevice:
 
     def check(self, round_id: str | None = None, *, wait: bool = False) -> tuple[Checked, ...]:
         """See `Device.check`."""
-        return self._runner.run(self._device.check(round_id, wait=wait))
+        return self._wait(lambda: self._device.check(round_id, wait=wait))
+
+    def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
+        """See `Device.evidence`."""
+        return self._wait(lambda: self._device.evidence(round_id))
+
+    def _wait(self, call: Callable[[], Coroutine[Any, Any, FoundT]]) -> FoundT:
+        """Runs a call; it is made here, so that one which may not run is never begun."""
+        if self._closed:
+            raise ValueError("this device is closed; load it again")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._runner.run(call())
+        raise RuntimeError("a BlockingDevice waits, and would stop the event loop that runs here: await a Device in it")

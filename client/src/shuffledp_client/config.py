@@ -94,12 +94,16 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
     return msgspec.structs.replace(roster, parties=parties)
 
 
-def is_address(text: str) -> bool:
-    """Whether this is host:port."""
+def is_address(text: str, least: int = 1) -> bool:
+    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one."""
     host, _, port = text.rpartition(":")
     if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
         return False
-    return len(port) <= 5 and 1 <= int(port) <= 65_535
+    try:
+        host.encode("idna")  # as whoever looks the name up will do: no empty part, none that is too long
+    except UnicodeError:
+        return False
+    return len(port) <= 5 and least <= int(port) <= 65_535
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

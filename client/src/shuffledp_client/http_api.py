@@ -73,9 +73,15 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], HTTPStatus], ...]] = (
     (errors.DifferentSubmissionError, HTTPStatus.CONFLICT),
     (errors.RoundStateError, HTTPStatus.CONFLICT),
     (errors.ClientFault, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (errors.ShuffleDPError, HTTPStatus.BAD_REQUEST),
+    (errors.MalformedRequestError, HTTPStatus.BAD_REQUEST),
+    (errors.MalformedDocumentError, HTTPStatus.BAD_REQUEST),
+    (errors.ShuffleDPError, HTTPStatus.BAD_GATEWAY),
 )
-"""From special to general: the first class that fits decides, and the last fits every error of ours."""
+"""From special to general: the first class that fits decides.
+
+The last fits every error of ours that no request is the cause of: the gateway's roster has ended, or a party has sent
+what does not hold.
+"""
 
 _REFUSALS: Final = (
     errors.AccessDenied,

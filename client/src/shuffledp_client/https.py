@@ -131,7 +131,7 @@ class _Calls:
                 return await self._body(response, most)
         except TimeoutError as error:
             raise UnreachableError(f"{self._name} did not answer within {seconds:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:  # the last: of names
             reason = str(error) or type(error).__name__
             raise UnreachableError(f"{self._name} cannot be reached ({reason})") from error
 

@@ -28,6 +28,7 @@ from shuffledp_client.homes import home_of
 from shuffledp_client.noticing import Seen, pause
 from shuffledp_client.outcomes import Answered, Checked, Question, Standing
 from shuffledp_client.transport import Backoff, announced
+from shuffledp_client.verification import parse_announcement
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
@@ -70,7 +71,11 @@ class Device:
 
     @classmethod
     async def load(
-        cls, place: str | os.PathLike[str], *, folder: Path | None = None, backoff: Backoff | None = None
+        cls,
+        place: str | os.PathLike[str],
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        backoff: Backoff | None = None,
     ) -> Self:
         """The device of a bundle, of a device's folder, or of its client.toml; see `homes.home_of`.
 
@@ -78,7 +83,8 @@ class Device:
             ConfigError: nothing usable is there; `StaleRosterError`: it needs a later bundle.
             DocumentError: the roster is not under the bundle's root key.
         """
-        return cls(await asyncio.to_thread(home_of, Path(place), folder), backoff=backoff)
+        home = None if folder is None else Path(folder)
+        return cls(await asyncio.to_thread(home_of, Path(place), home), backoff=backoff)
 
     async def __aenter__(self) -> Self:
         return self
@@ -247,8 +253,8 @@ class Device:
             return None
         try:
             question = Question.of(self._steps.verified(data))
-        except ClientPolicyRefusal as error:
-            if refused is not None:
+        except ClientPolicyRefusal as error:  # the last check: the manifest is genuine
+            if refused is not None and not seen.told(parse_announcement(data).manifest):
                 refused(error)
             return None
         except SubmissionClosedError:  # by our clock: a round that is not open yet will be
@@ -262,7 +268,9 @@ class Device:
             kept = self._steps.store.find(question.round_id)
         except RoundStateError:
             return None
-        return question if kept is None or kept.receipt is None else None
+        told = seen.told(question.verified.announcement.manifest)
+        wanted = not told if kept is None else kept.receipt is None
+        return question if wanted else None
 
     def _unacknowledged(self, round_id: str | None) -> bool:
         if round_id is None:

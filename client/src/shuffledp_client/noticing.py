@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.randomness import RandomIntegers
 
 LONGEST_PAUSE: Final = 900.0
 """Longest pause in seconds while nobody answers."""
 
 REMEMBERED: Final = 1000
-"""Announcements that are not looked at twice."""
+"""Announcements that are not looked at twice, and rounds that are not told of twice."""
 
 _STEPS: Final = 2**16
 
 
 class Seen:
-    """Announcements that were looked at, the latest thousand, each with its round once that is known."""
+    """Announcements that were looked at, the latest thousand, each with its round once that is known.
+
+    And the manifests that somebody was told of: whoever passes an announcement on can write it in many ways.
+    """
 
     def __init__(self) -> None:
         self._rounds: dict[str, str | None] = {}
+        self._told: dict[str, None] = {}
 
     def before(self, data: bytes) -> bool:
         """Whether these bytes were here before; from now on they were."""
@@ -30,6 +35,16 @@ class Seen:
         self._rounds[key] = None
         if len(self._rounds) > REMEMBERED:
             del self._rounds[next(iter(self._rounds))]
+        return False
+
+    def told(self, manifest: Signed) -> bool:
+        """Whether somebody was told of this genuine manifest before; from now on they were."""
+        key = document_digest(manifest)
+        if key in self._told:
+            return True
+        self._told[key] = None
+        if len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
         return False
 
     def forget(self, data: bytes) -> None:

@@ -14,6 +14,7 @@ from shuffledp.plans import Plan, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, epsilon_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
+from shuffledp_privacy.rounds.remembered import remembered_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
         plan = planned(asked, setting, delta=delta)
         if plan.all_corrupt:
             raise UsageError(f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up its eps_L")
-        times[Plan(plan.spec, plan.setting, delta)] += plan.rounds * count
-    rounds = [Round(plan.spec, plan.setting, count) for plan, count in times.items()]
+        times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += plan.rounds * count
+    rounds = [Round(plan.spec, plan.setting, count, scope=plan.scope) for plan, count in times.items()]
     if not rounds:
         raise UsageError("composition needs at least one round")
     local = local_of(rounds, delta)
@@ -139,6 +140,11 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
             *(f"all nodes corrupt: {line}" for line in local.basis),
         ),
     )
+
+
+def _scope_that_counts(plan: Plan) -> str:
+    """Nothing where every round draws anew: then rounds of several populations are alike, and cost one curve."""
+    return "" if remembered_by(plan.spec) is None else plan.scope
 
 
 def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:

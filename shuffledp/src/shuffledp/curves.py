@@ -26,6 +26,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.local import clones
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
+from shuffledp_privacy.rounds.remembered import times_counted
 from shuffledp_privacy.sums import geo
 
 if TYPE_CHECKING:
@@ -292,7 +293,8 @@ def _certified_at(found: Guarantee) -> Certified:
         return _staircase(found, local)
     try:
         # Any δ will do for the grid, and a pure plan names none.
-        composed = compose_curves([Repeated(_any_distance(asked), asked.rounds)], asked.delta or 1e-6)
+        rounds = Repeated(_any_distance(asked), times_counted(asked.spec, asked.rounds))
+        composed = compose_curves([rounds], asked.delta or 1e-6)
     except CannotCertify:
         return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
     return lambda epsilon, _: found.corrupted_delta if epsilon >= local else composed.delta(epsilon)

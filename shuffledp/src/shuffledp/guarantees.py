@@ -16,6 +16,7 @@ from shuffledp.plans import Plan, Planned, plan_rows, planned
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.rounds.composition import Round, at_common_distance, compose_epsilon
+from shuffledp_privacy.rounds.remembered import remembered_by
 from shuffledp_privacy.splitting import among_rounds
 
 PUBLISHED: Final = "published:"
@@ -237,6 +238,8 @@ def _composed(plan: Plan, single: Bounds) -> _Found:
     except CannotCertify as refusal:
         return _Found(math.inf, single.attained, None, (f"no finite epsilon over {rounds} rounds: {refusal}", note))
     words = f"{rounds} rounds on the same people composed: privacy loss distributions, or pure guarantees added"
+    if remembered_by(plan.spec) is not None:
+        words = f"K14: {rounds} rounds on the same people: all that the kept response can show, however many they are"
     kept = tuple(line for line in single.basis if not line.startswith(PUBLISHED))
     return _Found(certified, single.attained, None, (*kept, words, note))
 

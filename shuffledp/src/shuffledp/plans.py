@@ -56,6 +56,7 @@ class Plan:
         nodes: mix nodes of the route, 1 to 16.
         notes: what was decided on the way here, in words.
         asked: parameters as they were asked for, beside the spec's own.
+        scope: deployment and population, where a certificate names them: a response that devices keep is kept in these.
 
     Raises:
         UsageError: a value is outside its range, or a distance that the mechanism's domain does not have.
@@ -69,6 +70,7 @@ class Plan:
     nodes: int = 3
     notes: tuple[str, ...] = ()
     asked: tuple[tuple[str, ParameterValue], ...] = ()
+    scope: str = ""
 
     def __post_init__(self) -> None:
         if not (self.delta == 0.0 or 1e-12 <= self.delta < 1.0):
@@ -215,4 +217,4 @@ def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Pl
             f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan of a name"
         )
     own = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
-    return Plan(asked.mechanism, own, asked.delta)
+    return Plan(asked.mechanism, own, asked.delta, scope=f"{asked.deployment} {asked.population}")

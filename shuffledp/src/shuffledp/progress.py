@@ -113,8 +113,8 @@ class _Lines:
         if self.newest is None:
             return
         stage, done, total = self.newest
-        counts = "" if total is None else f" {done:,} of {total:,}"
-        line = f"{stage}:{counts} ({time.monotonic() - self._began:.0f} s)"
+        counts = "" if total is None else f": {done:,} of {total:,}"
+        line = f"{stage}{counts} ({time.monotonic() - self._began:.0f} s)"
         with contextlib.suppress(OSError, ValueError):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -20,7 +20,7 @@ from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy import views
 from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
-from shuffledp_privacy.rounds.remembered import remembered_by
+from shuffledp_privacy.rounds.remembered import remembered_by, times_counted
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -122,7 +122,7 @@ def renyi(
     table = views.table_of(Round(asked.spec, asked.setting))
     each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
     # Rényi divergences of rounds add up, also where a round depends on the results of others (Mironov 2017).
-    times = _runs(asked)
+    times = times_counted(asked.spec, asked.rounds)
     divergence = each if times == 1 else each * times * views.UPWARD
     basis = ("C18: the pair that the certified curve defines", *(("rounds added",) if times > 1 else ()))
     return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis + _kept(asked))
@@ -164,7 +164,7 @@ def trade_off(
     """
     asked = _shuffled(plan, setting, delta, rounds)
     wanted = _points(FALSE_POSITIVES if false_positives is None else false_positives)
-    table = views.table_of(Round(asked.spec, asked.setting, _runs(asked)))
+    table = views.table_of(_counted(asked))
     numbers = {
         "mu_certified": _finite(views.gaussian_shift(table, asked.delta)),
         "mu_attained": _mu_attained(asked, table),
@@ -175,9 +175,8 @@ def trade_off(
     return View(asked, "f-dp", numbers, columns, basis)
 
 
-def _runs(asked: Plan) -> int:
-    """How often the certified curve counts: once where devices keep a response, for it is of all rounds together."""
-    return 1 if remembered_by(asked.spec) else asked.rounds
+def _counted(asked: Plan) -> Round:
+    return Round(asked.spec, asked.setting, times_counted(asked.spec, asked.rounds))
 
 
 def _kept(asked: Plan) -> tuple[str, ...]:
@@ -233,7 +232,7 @@ def group(
     asked = _shuffled(plan, setting, delta, rounds)
     if reports > asked.setting.honest:
         raise UsageError(f"{reports} reports of one user are more than the {asked.setting.honest} honest ones")
-    table = views.group_table(views.table_of(Round(asked.spec, asked.setting, _runs(asked))), reports)
+    table = views.group_table(views.table_of(_counted(asked)), reports)
     epsilon = _finite(views.epsilon_at(table, asked.delta))
     basis = ("C20: the curve, one report at a time", *_kept(asked))
     return View(asked, "group", {"epsilon": epsilon, "reports": reports}, {}, basis)
@@ -274,7 +273,8 @@ def subsampled(
     try:
         epsilon = _finite(compose_epsilon([item], asked.delta))
         # Who is drawn again and again shows the whole response: being drawn seldom hides nothing of it.
-        basis = _kept(asked) or ("C5: a random subset of fixed size",)
+        alone = asked.rounds == 1 and rate == 1
+        basis = (() if alone else _kept(asked)) or ("C5: a random subset of fixed size",)
     except CannotCertify as refusal:
         epsilon, basis = None, (f"no finite epsilon: {refusal}",)
     return View(asked, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)

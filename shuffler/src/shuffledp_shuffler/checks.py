@@ -155,11 +155,12 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     4. The key at our position is exactly the one we made.
     5. The geometry is the one that mechanism, suite, route and mixing give.
     6. The numbers of reports are in order, and not below what the certificate was computed for.
-
-    7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3).
+    7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3), and its claims are judged
+       by the enrolment key of this roster (C1).
 
     Raises:
-        DocumentError: steps 1, 2, 5, 6, as its branches. RoundKeyError: steps 3, 4 and 7.
+        DocumentError: steps 1, 2, 5 and 6, as its branches; `ForeignDocumentError` for the enrolment key of step 7.
+        RoundKeyError: steps 3, 4 and 7.
     """
     manifest = verify_from(roster.analyst, signed, Manifest)  # 1
     _require_deployment(manifest.deployment, roster)

@@ -36,7 +36,7 @@ Answer: TypeAlias = Signed | ShuffleDPError
 class _End:
     """The end of the requests; `error` is what ended them, if their caller did not."""
 
-    error: ShuffleDPError | None
+    error: Exception | None
 
 
 class Gateways(Generic[Request]):
@@ -86,11 +86,11 @@ class _Stream(Generic[Request]):
 
     async def read(self, requests: AsyncIterator[Request]) -> None:
         """Begins one submission after the other; waits while too many are not answered."""
-        error: ShuffleDPError | None = None
+        error: Exception | None = None
         try:
             async for request in requests:
                 await self._line.put(self._take(request))
-        except ShuffleDPError as failure:
+        except Exception as failure:  # noqa: BLE001 - `groups` raises it: nobody else looks at this task
             error = failure
         await self._line.put(_End(error))
 

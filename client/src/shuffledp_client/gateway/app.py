@@ -73,7 +73,7 @@ class Gateway:
 
     def routes(self) -> list[Route]:
         """All of them."""
-        return [
+        found = [
             Route(CURRENT, self.announcement, methods=["GET"]),
             Route(ANNOUNCEMENT, self.announcement, methods=["GET"]),
             Route(SUBMISSIONS, self.submit, methods=["POST"]),
@@ -82,6 +82,10 @@ class Gateway:
             Route(HEALTH, self.health, methods=["GET"]),
             Route(OPENAPI, self.describe, methods=["GET"]),
         ]
+        for route in found:
+            # starlette adds it to GET: a whole board would be downloaded, and nothing sent to whoever asks.
+            (route.methods or set()).discard("HEAD")
+        return found
 
     async def announcement(self, request: Request) -> Response:
         """The announcement, as the analyst gives it."""
@@ -162,9 +166,8 @@ class Guard:
         """See ASGI."""
         answer = _Answer(send, self._seconds)
         peer = peer_of(scope)
-        scope["app"] = (
-            self._app
-        )  # a mark by which routes raise what HTTP refuses, instead of answering it in plain text
+        # A mark by which routes raise what HTTP refuses, instead of answering it in plain text.
+        scope["app"] = self._app
         self._callers.begin(peer, known=False)
         try:
             refusal = await self._handle(scope, receive, answer)
@@ -240,8 +243,11 @@ def problem_response(error: ShuffleDPError, status: HTTPStatus | None = None, *,
 
 
 def peer_of(scope: Scope) -> str:
-    """The caller's address and port, as gRPC writes them."""
-    host, port = scope.get("client") or ("", 0)
+    """The caller's address and port, as gRPC writes them; "gone" for one who hung up before anybody could ask."""
+    client = scope.get("client")
+    if client is None:
+        return "gone"
+    host, port = client[0].partition("%")[0], client[1]  # a zone would be read as an escape of the URL's
     return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 

@@ -31,7 +31,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.name != "gateway":
             raise ValueError(f'name must be "gateway", for which devices ask by TLS, not {self.name!r}')
-        if not is_address(self.listen) and not self.listen.endswith(":0"):
+        if not is_address(self.listen, least=0):
             raise ValueError(f"listen must be host:port, not {self.listen!r}")
         for name, address in self.addresses.items():
             if not is_address(address):

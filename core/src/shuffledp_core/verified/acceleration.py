@@ -27,15 +27,18 @@ _COUNT: Final = 5
 _MANY: Final = 256
 """Terms of a sum for which the wheel takes another algorithm than for few of them; that begins at 190."""
 
+_TURNS: Final = 30
+"""So many multiplications of `_COUNT` factors by one base, that the table it keeps by then is compared, too."""
+
 
 @cache
 def points() -> Any:
-    """The wheel, whose `Elements` and `multiples` were compared with libsodium once; None: libsodium alone."""
+    """The wheel, whose `Elements` and `Base` were compared with libsodium once; None: libsodium alone."""
     found = wheel()
     if found is None:
         return None
-    if not hasattr(found, "Elements"):
-        wrong = "it is of an older version and has no ristretto255, which libsodium computes instead: make accel"
+    if not hasattr(found, "Base"):
+        wrong = "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
     elif agrees(found):
         return found
     else:
@@ -52,7 +55,8 @@ def agrees(made: Any) -> bool:
     factors = [random_scalar(system_random) for _ in range(_COUNT)]
     base = multiply(random_scalar(system_random), GENERATOR)
     elements = [multiply(factor, base) for factor in factors]
-    if made.multiples(base, b"".join(factors)) != b"".join(elements):
+    table = made.Base(base)
+    if any(table.times(b"".join(factors)) != b"".join(elements) for _ in range(_TURNS)) or not table.has_table:
         return False
     batch, (c, z) = made.Elements(b"".join(elements)), factors[:2]
     weighted, power = [], c

@@ -185,12 +185,13 @@ def run_status(file: Path, *, as_json: bool) -> None:
     """Prints every date and how it stands, from what is written down; asks nobody.
 
     Raises:
-        ConfigError: the file is wrong, or the campaign has not begun.
+        ConfigError: the file is wrong or was changed, or the campaign has not begun.
     """
     campaign = load_campaign(file)
     state = Store(campaign.folder).read()
     if state is None:
         raise ConfigError(f"campaign {campaign.name!r} has not begun: `shuffledp campaign run {file}`")
+    check_same(campaign, state)
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(state)).decode() + "\n")
         return

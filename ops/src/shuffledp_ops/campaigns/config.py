@@ -30,7 +30,7 @@ MOST_DATES: Final = 1000
 
 MOST_QUESTIONS: Final = 50
 
-_HOUR: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_HOUR: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MOST_SECONDS: Final = 366 * 86400
 
 
@@ -193,6 +193,8 @@ class Campaign(Section, frozen=True, kw_only=True):
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
             raise ValueError(f"a campaign has 1 to {MOST_QUESTIONS} [[questions]], not {len(self.questions)}")
         check_names([question.name for question in self.questions], "question")
+        if any(question.name == "budget" for question in self.questions):
+            raise ValueError('a question cannot be named "budget", the picture of the plan is; give it another name')
         if not 1 <= self.grace_seconds <= _MOST_SECONDS:
             raise ValueError(f"grace_seconds must be from 1 to a year, not {self.grace_seconds}")
 

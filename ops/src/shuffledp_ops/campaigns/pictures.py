@@ -133,10 +133,11 @@ def _draw_line(
         np.array([numbers[value] * scale / one.accepted for one, numbers in zip(answers, column, strict=True)])
         for column in columns
     )
-    # An unbiased estimate may lie outside its interval, which is cut to what is possible.
-    reach = np.maximum(0.0, [centres - lows, highs - centres])
     colour, mark = COLOURS[place], MARKS[place]
-    axes.errorbar(days, centres, yerr=reach, color=colour, marker=mark, ms=5, lw=1.4, capsize=3, label=label)
+    axes.plot(days, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
+    # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what is possible.
+    middles, reach = (lows + highs) / 2, (highs - lows) / 2
+    axes.errorbar(days, middles, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.4, capsize=3)
 
 
 def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:

@@ -67,7 +67,7 @@ async def round_to_its_end(
         round_id: drawn by the caller, and written down.
         may_open: whether an unknown round is opened.
         opened: called once it is open.
-        patience: seconds in which an analyst that does not answer is asked again.
+        patience: seconds in which an analyst that does not answer is asked again, from its last word on.
 
     Raises:
         NeverOpenedError: it is unknown, and may not be opened any more.
@@ -78,7 +78,7 @@ async def round_to_its_end(
     refused: ShuffleDPError | None = None
     while True:
         try:
-            return await _ended(deployment, round_id)
+            return await _ended(deployment, round_id, waiting.answered)
         except UnknownRoundError as error:
             if refused is not None:
                 return Ended(error=refused)
@@ -99,25 +99,33 @@ async def round_to_its_end(
 
 
 class _Patience:
-    """Growing pauses between questions to a party that is away, for so many seconds in all."""
+    """Growing pauses between questions to a party that is away, for so many seconds since it did not answer first."""
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + seconds
+        self._seconds = seconds
+        self.answered()
+
+    def answered(self) -> None:
+        """The party is there: the next time that it is away is counted from its own beginning."""
+        self._until: float | None = None
         self._pause = PAUSE_SECONDS
 
     async def after(self, error: UnreachableError) -> None:
         """A pause; raises the error where patience is over, or a person has to mend something."""
-        if isinstance(error, ConfigError) or self._loop.time() > self._until:
+        now = self._loop.time()
+        if self._until is None:
+            self._until = now + self._seconds
+        if isinstance(error, ConfigError) or now > self._until:
             raise error
         await asyncio.sleep(self._pause)
         self._pause = min(2 * self._pause, MOST_PAUSE_SECONDS)
 
 
-async def _ended(deployment: Deployment, round_id: str) -> Ended:
+async def _ended(deployment: Deployment, round_id: str, heard: Callable[[], None]) -> Ended:
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
         async with control_of(deployment) as control:
-            signed = await follow_round(control, round_id, stages, StageClock(), accepting=True)
+            signed = await follow_round(control, round_id, stages, StageClock(), accepting=True, heard=heard)
         stages.finish()
     try:
         failure = _failure(deployment, signed, round_id)

@@ -99,7 +99,7 @@ class Runner:
         state: how it stands; always what is on disk.
         calendar: the clock.
         say: takes one line for people.
-        ended: called after each date with an outcome.
+        ended: called after each date with an outcome, and once for all that are left out together.
         failed: dates without an answer since this runner was made.
         opened: rounds that this runner opened, and has followed ever since.
     """
@@ -117,11 +117,12 @@ class Runner:
         """Asks every date when it comes, to the last one; with `once` only those that are due now.
 
         1. A round that was under way is followed to its end.
-        2. What is left must fit into the ledgers; with `go_on`, somebody knows that it does not.
-        3. One date after the other.
+        2. Dates for which it is too late are left out, where the file says so.
+        3. What is left must fit into the ledgers; with `go_on`, somebody knows that it does not.
+        4. One date after the other.
 
         Raises:
-            BudgetExceeded: step 2; or a ledger refused a round that was planned for.
+            BudgetExceeded: step 3; or a ledger refused a round that was planned for.
             RoundFailed: the campaign was stopped, now or before.
             ShuffleDPError: the operator's own keys or files are wrong, or the analyst stays away.
         """
@@ -130,16 +131,36 @@ class Runner:
         place = self.state.next_due()
         if place is not None and self._running(place):  # 1
             await self._settle(place)
+        self._leave_out()  # 2
         place = self.state.next_due()
-        if place is not None and not (once and self._from(place) > self.calendar.now()):  # 2
+        if place is not None and not (once and self._from(place) > self.calendar.now()):  # 3
             await self._check(go_on=go_on)
-        while (place := self.state.next_due()) is not None:  # 3
+        while (place := self.state.next_due()) is not None:  # 4
             entry = self.state.entries[place]
             if once and self._from(place) > self.calendar.now():
                 self.say(f"nothing is due before {_when(self._from(place))}")
                 return
             self.say(f"{entry.question}, number {entry.number}, is due at {_when(entry.at)}")
             await self._settle(place)
+
+    def _leave_out(self) -> None:
+        """Closes all dates that passed while nothing ran, in one step: there may be a thousand."""
+        left_out = {
+            place
+            for place, entry in enumerate(self.state.entries)
+            if entry.outcome is Outcome.DUE and not entry.attempts and self._late(entry.at)
+        }
+        if not left_out:
+            return
+        entries = tuple(
+            msgspec.structs.replace(entry, outcome=Outcome.MISSED) if place in left_out else entry
+            for place, entry in enumerate(self.state.entries)
+        )
+        self._write(msgspec.structs.replace(self.state, entries=entries))
+        self.failed += len(left_out)
+        self.ended()
+        for place in sorted(left_out):
+            self.say(f"{entries[place].question}, number {entries[place].number}: {Outcome.MISSED}")
 
     async def _check(self, *, go_on: bool) -> None:
         try:

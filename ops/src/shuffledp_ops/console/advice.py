@@ -44,6 +44,32 @@ _ADVICE: Final = {
         "Two nodes disagree about how many messages there were.",
         "The signed batch headers show between which two it happened. Stop using that pair until you know why.",
     ),
+    "LostMessagesError": Advice(
+        "Messages were lost, doubled or invalid, and this mechanism's answer needs every one of them.",
+        "The sentence above says how many. Open a new round; if it happens again, take a mechanism that bears losses.",
+    ),
+    "BadListError": Advice(
+        "The entry node signed a list of people that a verified round does not allow: it cheated, or is damaged.",
+        "The sentence above says what is wrong with it. Have another node begin the route until you know why, then "
+        "open a new round.",
+    ),
+    "BadHopError": Advice(
+        "A node of a verified round signed what does not follow from what came in: it cheated, or is damaged.",
+        "The sentence above names it. Leave that node out of the route until you know why, then open a new round.",
+    ),
+    "BadBlameError": Advice(
+        "An accusation in a verified round does not stand: whoever gave it, or a step of its trace, is at fault.",
+        "The sentence above names who. Leave that node out of the route until you know why, then open a new round.",
+    ),
+    "UnansweredError": Advice(
+        "A verified round lacks an answer, or has one that is not signed or disagrees; nobody can be shown guilty.",
+        "The sentence above says where: start that party, or look at its log and at the line to it, then open a new "
+        "round.",
+    ),
+    "RoundKeyError": Advice(
+        "A node's key of this round is missing, is not signed by it, or is another round's.",
+        "Nobody was asked yet. Look at the log of the node that is named, then open a new round.",
+    ),
     "RoundFailed": Advice(
         "The round was given up: by the operator, or by the analyst after a restart that it could not go on from.",
         "The reason is above. Open a new round.",

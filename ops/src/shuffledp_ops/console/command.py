@@ -30,6 +30,8 @@ _MOST_CONNECTIONS: Final = 256
 _MOST_HEADERS: Final = 16 * 1024
 _GRACE: Final = 1
 
+_EVERYWHERE: Final = {"0.0.0.0", "::"}  # noqa: S104 - what an operator may say
+
 
 @dataclass(frozen=True)
 class Listening:
@@ -51,11 +53,15 @@ class Listening:
         return self.certificate is not None
 
     @property
+    def known_as(self) -> tuple[str, ...]:
+        """The names that browsers may ask for: of this machine for itself, where it listens, and those given."""
+        return (*LOOPBACK, *(() if self.host in _EVERYWHERE else (_in_address(self.host),)), *self.names)
+
+    @property
     def address(self) -> str:
         """What to open in a browser on this machine, or where a name was given, elsewhere."""
-        host = self.names[0] if self.names else "127.0.0.1" if self.host in {"0.0.0.0", "::"} else self.host  # noqa: S104
-        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return f"{'https' if self.tls else 'http'}://{shown}:{self.port}"
+        host = self.names[0] if self.names else "127.0.0.1" if self.host in _EVERYWHERE else self.host
+        return f"{'https' if self.tls else 'http'}://{_in_address(host)}:{self.port}"
 
     def check(self) -> None:
         """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
@@ -71,6 +77,11 @@ class Listening:
             )
 
 
+def _in_address(host: str) -> str:
+    """A host as it stands in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def run_console_command(folder: Path, listening: Listening, *, operate: bool) -> None:
     """Serves the pages of a deployment's key folder, or of a folder of saved rounds, until a signal.
 
@@ -84,7 +95,7 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
     sessions = Sessions(time.monotonic) if operate else None
     pages = Pages(source, sessions)
     desk = Desk(pages, source, sessions, listening.tls).routes() if sessions and isinstance(source, Watch) else []
-    app = application(pages, desk, (*LOOPBACK, *listening.names), tls=listening.tls)
+    app = application(pages, desk, listening.known_as, tls=listening.tls)
     config = _config(app, listening)
     with _bound(listening) as bound:
         asyncio.run(_serve(source, bound, config, partial(_say, source, listening, sessions)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -103,10 +103,15 @@ async def follow_round(
     clock: StageClock,
     *,
     accepting: bool = False,
+    heard: Callable[[], None] = lambda: None,
 ) -> Signed:
-    """Follows a round and returns its signed result; `accepting` also shows the submissions as they come in."""
+    """Follows a round and returns its signed result; `accepting` also shows the submissions as they come in.
+
+    `heard` is called at each word of the analyst's.
+    """
     async with translated(ANALYST):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            heard()
             if event.stage == "ended":
                 return Signed.from_bytes(event.result)
             label = f"{event.node} {event.stage}".strip()

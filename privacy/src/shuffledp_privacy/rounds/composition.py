@@ -74,12 +74,14 @@ class Round:
         setting: who reports in one round; with subsampling, the users drawn.
         times: how often the round is run on the same people, 1 to 1,000,000.
         rate: γ in (0, 1], the chance that the changed user is drawn, as in `subsampling.subsampled_curve`.
+        scope: deployment and population, within which alone devices keep one response; "" is one of its own.
     """
 
     spec: object
     setting: Setting
     times: int = 1
     rate: Fraction = Fraction(1)
+    scope: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.times <= LARGEST_TIMES:
@@ -123,11 +125,11 @@ def kept_together(rounds: Sequence[Round]) -> list[Round]:
 
     The one is stated for the widest distance among them: it counts for all other rounds (proposition C7).
     """
-    groups: dict[str, list[Round]] = {}
+    groups: dict[tuple[str, str], list[Round]] = {}
     others: list[Round] = []
     for item in rounds:
         name = remembered_by(item.spec)
-        (others if name is None else groups.setdefault(name, [])).append(item)
+        (others if name is None else groups.setdefault((item.scope, name), [])).append(item)
     return [_once(group) for group in groups.values()] + others
 
 

@@ -32,6 +32,11 @@ def remembered_by(spec: object) -> str | None:
     return getattr(spec, "remembered", None)
 
 
+def times_counted(spec: object, rounds: int) -> int:
+    """How often `certified_curve` counts in so many rounds of one spec: once where a response is kept for all."""
+    return rounds if remembered_by(spec) is None else 1
+
+
 @certified_curve.register
 def _(spec: AllReports, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
     return certified_curve(spec.mechanism, setting, distance, epsilons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +41,8 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             host, _, port = self.address.rpartition(":")
             if not (host and port.isdecimal() and 0 < int(port) < 65_536):
                 raise ValueError(f"engine.address must be host:port, not {self.address}")
+        elif given := [name for name in ("address", *_FILES) if getattr(self, name)]:
+            raise ValueError(f'engine.{given[0]} is of a Ray cluster, and engine.kind is local: say kind = "ray"')
         if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:
             raise ValueError(f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40, not {self.task_memory}")
         for name in ("wait_seconds", "stall_seconds"):
@@ -47,7 +50,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
                 raise ValueError(f"engine.{name} must be above 0 and at most a day, not {getattr(self, name)}")
 
     def check_files(self) -> None:
-        """Raises `ConfigError` when a file that `ray` needs cannot be read, or others may read what is secret."""
+        """Raises `ConfigError` when a file that `ray` needs cannot be used, or others may read what is secret."""
         for name in _FILES:
             path = getattr(self, name)
             if not path.is_file():
@@ -55,3 +58,17 @@ class EngineConfig(Section, frozen=True, kw_only=True):
         for path in (self.token, self.key):
             if path is not None and path.stat().st_mode & 0o077:
                 raise ConfigError(f"others may read {path}, which is secret: chmod 600 {path}")
+        try:
+            self.tls()
+        except OSError as error:  # of which SSLError is one
+            raise ConfigError(
+                f"engine.certificate, key and authority cannot be used ({error.strerror or error}): each must be a PEM "
+                "file, and the key the certificate's"
+            ) from error
+
+    def tls(self) -> ssl.SSLContext:
+        """What shows this machine to the head, and knows it. Raises `OSError` for files that cannot be used."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(str(self.certificate), self.key)
+        context.set_alpn_protocols(["h2"])
+        return context

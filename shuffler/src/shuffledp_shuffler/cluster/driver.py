@@ -28,7 +28,7 @@ from shuffledp_core.workers import begin
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Peeled, Stage
 from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, opened, read, repeats
-from shuffledp_shuffler.cluster.work import ENTRY, Job, Sum, opened_bucket, sum_of
+from shuffledp_shuffler.cluster.work import ENTRY, Job, Sum, by_buckets, opened_bucket, sum_of
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE
 from shuffledp_shuffler.peeling import WorkersLost
 
@@ -223,8 +223,7 @@ class Mixing:
             found.append(entries)
             if len(entries):
                 self._drop(len(entries))
-        entries = np.concatenate(found)
-        return [entries[entries["bucket"] == bucket] for bucket in range(job.buckets)]
+        return by_buckets(job, np.concatenate(found))
 
     def _written(self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]) -> tuple[str, Sum]:
         """Writes the target; gives its digest and its records."""
@@ -293,12 +292,9 @@ def _unanswered(config: EngineConfig) -> str | None:
     """Why nobody answers with TLS at the head's address; None if somebody does. Ray itself takes minutes to say it."""
     host, _, port = config.address.rpartition(":")
     try:
-        context = ssl.create_default_context(cafile=config.authority)
-        context.load_cert_chain(str(config.certificate), config.key)
-        context.set_alpn_protocols(["h2"])
         with (
             socket.create_connection((host, int(port)), _HANDSHAKE_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=host),
+            config.tls().wrap_socket(plain, server_hostname=host),
         ):
             return None
     except ssl.SSLError as error:

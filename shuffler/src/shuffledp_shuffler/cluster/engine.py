@@ -81,14 +81,16 @@ class RayEngine:
         context = multiprocessing.get_context("spawn")  # a fork would copy gRPC's threads, locks and sockets
         ours, theirs = context.Pipe()
         process = context.Process(target=self._drive, args=(theirs, self._config, work), daemon=True)
-        await in_thread(process.start)
         try:
+            await in_thread(process.start)
             theirs.close()  # so that the end of the process is the end of the pipe
             yield ours
         finally:
             ours.close()
-            process.kill()
-            await in_thread(process.join)
+            theirs.close()
+            if process.pid is not None:  # it was started
+                process.kill()
+                await in_thread(process.join)
 
 
 async def _received(pipe: Connection) -> Message:

@@ -188,6 +188,12 @@ def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
     return repeats
 
 
+def by_buckets(job: Job, entries: NDArray[np.void]) -> list[NDArray[np.void]]:
+    """The entries of each bucket, for all buckets."""
+    order, ends = _sorted_by(entries["bucket"], job.buckets)
+    return np.split(entries[order], ends[:-1])
+
+
 def ordered(job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Sealed]) -> tuple[Sum, Sealed]:
     """The records of one bucket, but those of the entries `left_out`, in a uniformly random order.
 

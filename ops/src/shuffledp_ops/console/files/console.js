@@ -29,7 +29,7 @@
     const focused = document.activeElement && document.activeElement.id;
     for (const part of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(part.id);
-      if (next && next.dataset.said === undefined && next.innerHTML !== said.get(part.id)) {
+      if (next && next.innerHTML !== said.get(part.id)) {
         said.set(part.id, next.innerHTML);
         part.replaceChildren(...next.childNodes);
       }

@@ -1,0 +1,92 @@
+"""What the analyst's disk holds of a verified round, wherever its process is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from analyst_world import plan
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from shuffledp_analyst import records as records_module
+from shuffledp_analyst.records import Records
+from shuffledp_core.documents.models import BatchHeader, Result
+from shuffledp_core.documents.signed import Signed, sign
+from shuffledp_core.errors import UnknownRoundError
+from shuffledp_core.files import write_atomic
+from shuffledp_core.vocabulary import Mix, Outcome
+
+ROUND = "ab" * 16
+BATCH, BOARD, HISTORY = b"history and records", b"what they say", b"history and exclusions"
+KEY = Ed25519PrivateKey.generate()
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+def header() -> Signed:
+    said = BatchHeader(round_id=ROUND, position=4, users=5, records=10, digest="cd" * 32, history=7)
+    return sign(said, "node-3", KEY)
+
+
+def result(outcome: Outcome) -> Signed:
+    return sign(Result(deployment="demo", round_id=ROUND, outcome=outcome), "analyst", KEY)
+
+
+def delivered(folder: Path) -> Records:
+    records = Records(folder)
+    records.create(ROUND, plan(mix=Mix.VERIFIED))
+    records.batch_part(ROUND).write_bytes(BATCH)
+    records.commit_batch(ROUND, header())
+    return records
+
+
+def files(records: Records) -> set[str]:
+    return {path.name for path in records.batch(ROUND).parent.iterdir()}
+
+
+def test_killed_just_before_the_result_the_batch_is_still_there_to_be_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, data: bytes) -> None:
+        if path.name == "result.json":
+            raise Killed
+        write_atomic(path, data)
+
+    records = delivered(tmp_path)
+    records.keep_opened(ROUND, BOARD, HISTORY)
+    with monkeypatch.context() as dying:
+        dying.setattr(records_module, "write_atomic", killed)
+        with pytest.raises(Killed):
+            records.publish(ROUND, result(Outcome.PUBLISHED))
+    records = Records(tmp_path)
+    for published in (records.board, records.history):
+        with pytest.raises(UnknownRoundError):
+            published(ROUND)
+    assert records.batch_header(ROUND) == header()
+    assert records.batch(ROUND).read_bytes() == BATCH
+    records.keep_opened(ROUND, BOARD, HISTORY)
+    records.publish(ROUND, result(Outcome.PUBLISHED))
+    assert (records.board(ROUND).read_bytes(), records.history(ROUND).read_bytes()) == (BOARD, HISTORY)
+
+
+def test_the_batch_stays_until_nobody_sends_it_again_and_its_digest_for_ever(tmp_path: Path) -> None:
+    records = delivered(tmp_path)
+    records.keep_opened(ROUND, BOARD, HISTORY)
+    records.publish(ROUND, result(Outcome.PUBLISHED))
+    assert records.batch_bytes(ROUND) == len(BATCH)
+    records.finish(ROUND)
+    assert "batch" not in files(records)
+    assert records.delivered_digest(ROUND) == "cd" * 32
+    assert records.board(ROUND).read_bytes() == BOARD
+
+
+def test_a_round_that_fails_behind_its_opening_leaves_neither_board_nor_history(tmp_path: Path) -> None:
+    records = delivered(tmp_path)
+    records.keep_opened(ROUND, BOARD, HISTORY)
+    records.fail(ROUND, result(Outcome.FAILED))
+    assert not files(records) & {"batch", "batch.part", "opened", "board", "history"}
+    for published in (records.board, records.history):
+        with pytest.raises(UnknownRoundError):
+            published(ROUND)
