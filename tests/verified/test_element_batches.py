@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -64,6 +65,15 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
     proofs = list(zip(factors, reversed(factors), strict=True))
     expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
     assert elements.commitments(base, proofs) == expected
+
+
+@pytest.mark.usefixtures("library")
+def test_where_a_process_is_not_told_its_cores_as_on_macos_batches_work_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    _, (secret, *_), points = some("no affinity", 300)
+    assert list(Elements(points).times(secret)) == [multiply(secret, point) for point in points]
 
 
 @pytest.mark.usefixtures("library")
