@@ -9,8 +9,8 @@ set -eu
 kind = "ray"
 address = "$1"
 token = "/ray/token"
-certificate = "/ray/ray.pem"
-key = "/ray/ray.key"
+certificate = "/ray/tls.pem"
+key = "/ray/tls-key.pem"
 authority = "/ray/ca.pem"
 task_memory = ${RAY_TASK_MEMORY:-268435456}
 wait_seconds = 180

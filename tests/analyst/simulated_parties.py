@@ -233,7 +233,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     "other-manifest", "wrong-discard", "overcounts"; of its batch header: "no-header", "forged-header",
     "header-of-another-round", "header-of-another-position", "header-counts-more", "header-counts-records"; "late"
     (done only when told); and of the last one, at delivery: "short", "drops", "copies", "wrong-digest", "bad-symbol",
-    "not-mine", "silent", "torn-once", "fails", "loses"."""
+    "not-mine", "silent", "torn-once", "fails", "loses"; "accuses"."""
 
     service: str = "shuffledp_proto.v1.Node"
     rounds: dict[str, NodeRound] = field(default_factory=dict)
@@ -376,6 +376,7 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
                 error="" if mine.error is None else type(mine.error).__name__,
                 reason="" if mine.error is None else self.rant or str(mine.error),
                 header=mine.header,
+                accused=1 if "accuses" in self.faults else 0,
             )
             if mine.phase in {node_pb2.ROUND_PHASE_DONE, node_pb2.ROUND_PHASE_FAILED}:
                 return

@@ -14,7 +14,7 @@ from client_rounds import NOW, POPULATION, ROUND_ID, Draft, make_deployment
 from simulated_round import SimulatedRound
 
 import shuffledp_client
-from shuffledp_client import BlockingDevice, Device, Standing
+from shuffledp_client import BlockingDevice, Device, Standing, homes
 from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.homes import home_of
 from shuffledp_client.responses import ResponseStore
@@ -40,18 +40,62 @@ def alice(deployment: Deployment) -> Path:
     return enrol(deployment, ["alice"], population=POPULATION, settings=SETTINGS)[0]
 
 
-async def test_a_bundle_is_installed_once_beside_itself_or_where_the_app_says(alice: Path, tmp_path: Path) -> None:
+async def test_a_bundle_is_installed_once_beside_itself(alice: Path) -> None:
     await Device.load(alice)
     home = alice.with_name("alice.device")
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.suffix in {".pem", ".toml"}}
     await asyncio.gather(*(Device.load(place) for place in (alice, str(alice), home, home / CONFIG) for _ in range(3)))
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+async def test_a_bundle_is_installed_once_where_the_app_says_and_found_there(alice: Path, tmp_path: Path) -> None:
     named = tmp_path / "app" / "device"
-    home.rename(tmp_path / "elsewhere")
-    await Device.load(alice, folder=named)
-    await Device.load(str(alice), folder=str(named))
+    for folder in (named, str(named), None):
+        await Device.load(alice, folder=folder)
     assert (named / "keys" / "identity.pem").exists()
+    assert list(alice.parent.glob("*.device")) == []
+
+
+def test_a_folder_that_was_moved_is_asked_for_and_no_second_one_is_made(alice: Path, tmp_path: Path) -> None:
+    first = home_of(alice)
+    ResponseStore(first.state / "responses", "home people").recall("a", lambda: 5)
+    home, moved, other = alice.with_name("alice.device"), tmp_path / "app" / "device", tmp_path / "tablet"
+    moved.parent.mkdir()
+    home.rename(moved)
+    before = sorted(tmp_path.rglob("*"))
+    for named in (None, other):
+        with pytest.raises(ConfigError, match=r"alice\.device, and that folder is not there any more"):
+            home_of(alice, named)
+    assert sorted(tmp_path.rglob("*")) == before
+    for _ in range(2):  # as the error says; from then on it is known
+        again = home_of(alice, moved)
+        assert ResponseStore(again.state / "responses", "home people").recall("a", lambda: 6) == 5
+        assert home_of(alice).state == again.state
+        with pytest.raises(ConfigError, match="device already holds the device"):
+            home_of(alice, other)
+    moved.rename(moved.with_name("renamed"))  # beside where it was it is found by its key
+    assert home_of(alice).state.is_relative_to(moved.with_name("renamed"))
     assert not home.exists()
+    assert not other.exists()
+
+
+def test_the_note_of_where_a_device_is_tells_nothing_of_its_keys(alice: Path) -> None:
+    home_of(alice)
+    (note,) = alice.parent.glob(".*.installed")
+    assert note.read_text() == f"{alice.with_name('alice.device').resolve()}\n"
+    assert note.stat().st_mode & 0o077 == 0
+
+
+def test_a_bundle_in_a_folder_that_cannot_be_written_is_installed_where_the_app_says(
+    alice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, _: bytes) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(homes, "write_atomic", refused)  # root may write everywhere
+    named = tmp_path / "app" / "device"
+    assert home_of(alice, named).state == home_of(alice, named).state
+    assert list(alice.parent.glob(".*")) == []
 
 
 def test_a_later_bundle_of_another_name_finds_the_device_and_what_it_keeps(alice: Path, deployment: Deployment) -> None:

@@ -343,6 +343,23 @@ async def test_every_outcome_of_a_round_is_said(
         assert user.pending() == (ROUND_ID,)
 
 
+async def test_a_message_that_stands_on_the_board_twice_is_told_without_a_contradiction(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
+) -> None:
+    """Somebody doubled a message of the first user, in the place of one of the second's."""
+    for name in ("first", "second"):
+        async with device(tmp_path / name, deployment) as user:
+            await user.answer(ROUND_ID, 1)
+    simulated.end(lambda rows: rows[:-1] + rows[:1])
+    async with device(tmp_path / "first", deployment) as user:
+        (doubled,) = await user.check()
+    async with device(tmp_path / "second", deployment) as user:
+        (lost,) = await user.check()
+    assert [doubled.standing, lost.standing] == [Standing.MISSING] * 2
+    assert (doubled.shown is None, lost.shown is None) == (True, False)
+    assert "as far as others can see" in doubled.words
+
+
 async def test_an_answer_that_came_too_late_accuses_nobody(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, address: str | None
 ) -> None:

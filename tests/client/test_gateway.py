@@ -532,6 +532,24 @@ async def test_it_never_writes_down_who_asked_for_what(
         assert word not in logged.replace("127.0.0.1:0", "")
 
 
+async def test_of_an_unforeseen_failure_the_log_says_where_and_not_what_was_sent(
+    tmp_path: Path, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> bytes:
+        raise ZeroDivisionError("secret words")
+
+    monkeypatch.setattr(Upstream, "announcement", fails)
+    with capture_logs() as entries:
+        async with gateway(deployment, tmp_path / "gateway") as address, http(deployment) as client:
+            found = problem(await client.get(f"https://localhost:{address.rpartition(':')[2]}/v1/announcement"))
+    assert (found.status, found.code) == (500, "BusyError")
+    (entry,) = [entry for entry in entries if entry["log_level"] == "error"]
+    assert entry["where"][-1].startswith("test_gateway.py:")
+    assert any(line.startswith("app.py:") for line in entry["where"])
+    assert "secret" not in str(entries)
+    assert "secret" not in found.detail
+
+
 def test_every_error_has_a_status() -> None:
     from shuffledp_client.http_api import problem_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -142,6 +143,19 @@ def test_a_killed_write_leaves_no_half_response(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         store.recall("a", lambda: 5)
     monkeypatch.undo()
+    assert store.recall("a", lambda: 6) == 6
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = ResponseStore(tmp_path / "responses", "home people")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        store.recall("a", lambda: 5)
+    monkeypatch.undo()
+    assert list((tmp_path / "responses").iterdir()) == []
     assert store.recall("a", lambda: 6) == 6
 
 

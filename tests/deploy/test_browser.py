@@ -131,12 +131,12 @@ def test_the_graph_page_draws_the_accepted_reports(observed: Observed, page: Pag
     keep(page, "graph")
 
 
-def test_the_targets_page_shows_all_five_services_up(observed: Observed, page: Page) -> None:
+def test_the_targets_page_shows_all_five_services_and_the_gateway_up(observed: Observed, page: Page) -> None:
     def all_up() -> bool:
         text = prometheus_page(page, observed, "targets")
-        return all(f"{job} up)" in text for job in ("nodes (3/3", "analyst (1/1", "accountant (1/1"))
+        return all(f"{job} up)" in text for job in ("nodes (3/3", "analyst (1/1", "accountant (1/1", "gateway (1/1"))
 
-    until(all_up, "five targets are up")
+    until(all_up, "six targets are up")
     keep(page, "targets")
 
 

@@ -99,7 +99,7 @@ def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> Non
     """
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
     networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
-    assert len(networks) == 12
+    assert len(networks) == 13
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
     doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console")}
     assert set(outside) == {f"{deployment.project}_dashboards", *doors}

@@ -39,7 +39,8 @@ def test_a_round_is_whole_though_a_worker_is_killed_while_it_mixes(clustered: Co
     until(lambda: workers(clustered) == 2, "both workers have joined")
     with clustered.making("round") as playing:
         worker = clustered.container("ray-2")
-        until(lambda: AT_WORK.search(run(["docker", "top", worker, "-o", "args"])) is not None, "a task runs on ray-2")
+        processes = ["docker", "top", worker, "-o", "pid,args"]
+        until(lambda: AT_WORK.search(run(processes)) is not None, "a task runs on ray-2")
         run(["docker", "kill", worker])
         killed = time.time()
         printed, errors = playing.communicate(timeout=900)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -21,12 +23,14 @@ from verified_world import (
 
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.peers import Peers
+from shuffledp_analyst.running import RunningRound
 from shuffledp_analyst.verified import VerifiedMixing
-from shuffledp_core.documents.models import Certificate, Discard, Manifest
+from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, Manifest, RoundPlan
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import (
     ForeignDocumentError,
     NodeFault,
+    PolicyRefusal,
     RoundStateError,
     UnansweredError,
     UnknownRoundError,
@@ -36,9 +40,10 @@ from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified import hops
 from shuffledp_core.verified.evidence import Transcript
 from shuffledp_core.verified.headers import Header
-from shuffledp_core.verified.history import packed, unpacked
+from shuffledp_core.verified.history import Accusation, most_bytes, packed, unpacked
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import next_roster
-from shuffledp_proto.v1 import node_pb2
+from shuffledp_proto.v1 import batch_pb2, node_pb2
 from shuffledp_shuffler.live import LiveRound
 
 FAILED, DONE = node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
@@ -137,21 +142,22 @@ async def test_who_brings_a_transcript_hears_also_of_a_failure_that_nobody_fores
     assert (status.phase, status.error) == (FAILED, "NodeFault")
 
 
+def config_of(world: World) -> AnalystConfig:
+    return AnalystConfig(
+        name="analyst",
+        keys=world.deployment.keys_of("analyst"),
+        roster=world.deployment.roster_file,
+        root_key=world.deployment.root_key,
+        listen=world.roster.analyst.address,
+        state=world.folder / "state" / "analyst",
+    )
+
+
 class TornCalls(Peers):
     """The analyst's calls, of which the first so many of each kind are damaged on their way."""
 
     def __init__(self, world: World, torn: int) -> None:
-        super().__init__(
-            AnalystConfig(
-                name="analyst",
-                keys=world.deployment.keys_of("analyst"),
-                roster=world.deployment.roster_file,
-                root_key=world.deployment.root_key,
-                listen=world.roster.analyst.address,
-                state=world.folder / "state" / "analyst",
-            ),
-            world.roster,
-        )
+        super().__init__(config_of(world), world.roster)
         self.torn = torn
         self.answers = self.transcripts = 0
 
@@ -188,3 +194,47 @@ async def test_the_analyst_does_not_ask_for_ever(world: World) -> None:
     with pytest.raises(UnansweredError):
         await analysts_part(round_, torn := TornCalls(world, 100)).settle("node-2")
     assert (torn.answers, torn.transcripts) == (2, 0)
+
+
+class Babbler(Peers):
+    """The analyst's calls to nodes of whom one accuses every record many times."""
+
+    async def accusation(self, name: str, round_id: str, most: int) -> bytes:
+        said = unpacked(await super().accusation(name, round_id, most), Accusation)
+        return packed(replace(said, accused=said.accused * 1000))
+
+
+async def test_an_analyst_traces_no_more_than_any_node_would_accuse(world: World) -> None:
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    with pytest.raises(UnansweredError, match="node-2 accuses 1000 records, where nobody may trace more than"):
+        await analysts_part(round_, Babbler(config_of(world), world.roster)).settle("node-2")
+
+
+async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_before_it_arrives(world: World) -> None:
+    """Its sender needs none of it: by the manifest alone nearly every user might have been accused."""
+    await world.start()
+    round_ = await open_verified(world, min_reports=2, max_reports=100)
+    signed = round_.round.manifest
+    assert signed is not None
+    manifest, config = from_json(signed.body, Manifest), msgspec.structs.replace(config_of(world), history_memory=2**20)
+    plan = RoundPlan(
+        population="demo", mechanism="rr-shuffle", size=3, epsilon=1.0, delta=1e-6, min_reports=2, max_reports=100,
+        route=tuple(world.names), mix=Mix.VERIFIED,
+    )  # fmt: skip
+    running = RunningRound(SimpleNamespace(peers=None, config=config), manifest.round_id, plan)  # type: ignore[arg-type]
+    running._manifest = signed, manifest
+    running._opened(manifest)
+    running.round.end_submissions()
+
+    async def nothing() -> AsyncIterator[batch_pb2.AddBatchRequest]:
+        raise AssertionError("nothing of it is read")
+        yield
+
+    header = BatchHeader(
+        round_id=manifest.round_id, position=len(world.names) + 1, users=2, digest="00" * 32,
+        records=2 * round_.terms.messages_per_user, history=most_bytes(manifest),
+    )  # fmt: skip
+    with pytest.raises(PolicyRefusal, match="raise `history_memory`"):
+        await running.deliver(world.deployment.identity_of("node-2").sign(header), header, nothing())
+    assert isinstance(running._failure.result(), PolicyRefusal)

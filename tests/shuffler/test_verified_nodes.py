@@ -39,6 +39,7 @@ from shuffledp_core.errors import (
     RoundStateError,
     UnansweredError,
     UnknownRoundError,
+    WithdrawnCredentialError,
 )
 from shuffledp_core.randomness import RandomBytes, system_random
 from shuffledp_core.transport.receiving import Chunks, gather
@@ -48,13 +49,20 @@ from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
 from shuffledp_core.verified.evidence import Trace
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.verified.headers import Header, make_header
-from shuffledp_core.verified.history import Accusation, History, Inquiry, most_bytes, unblamed_bytes, unpacked
+from shuffledp_core.verified.history import (
+    Accusation,
+    History,
+    Inquiry,
+    most_bytes,
+    most_read,
+    unblamed_bytes,
+    unpacked,
+)
 from shuffledp_core.verified.trees import Tree
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
-from shuffledp_shuffler.verified.preparing import most_read
 from shuffledp_shuffler.verified.settling import Settlement
 
 MIXING, FAILED, DONE = node_pb2.ROUND_PHASE_MIXING, node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
@@ -161,7 +169,7 @@ async def test_the_entry_nodes_list_of_withdrawals_is_the_rounds_and_goes_with_i
     await world.start("node-2")
     await world.start_analyst()
     round_ = await open_verified(world)
-    with pytest.raises(Exception, match="withdrawn"):
+    with pytest.raises(WithdrawnCredentialError):
         await round_.send(round_.submission(withdrawn))
     publish(world, 4)  # a later list lets the credential in again: not into a round that goes by the earlier one
     with pytest.raises(BadClaimError, match="is withdrawn by the list that this round goes by"):
@@ -398,8 +406,8 @@ async def test_a_history_that_is_longer_than_a_nodes_memory_is_not_read(world: W
     node = world.running["node-2"].node
     [live] = node.rounds()
     manifest, each = live.require_terms().manifest, round_.terms.messages_per_user
-    assert unblamed_bytes(manifest) == most_read(live.require_terms(), 2**20) < most_bytes(manifest)
-    assert most_read(live.require_terms(), 2**40) == most_bytes(manifest)
+    assert unblamed_bytes(manifest) == most_read(manifest, 2**20) < most_bytes(manifest)
+    assert most_read(manifest, 2**40) == most_bytes(manifest)
 
     async def nothing() -> AsyncIterator[tuple[int, bytes]]:
         return

@@ -71,10 +71,24 @@ class MovedCalendar:
     def now(self) -> int:
         return self.time
 
-    async def sleep_until(self, moment: int) -> None:
+    async def sleep_towards(self, moment: int) -> None:
         if moment > self.time:
             self.waited.append(moment)
             self.time = moment
+
+
+class SetCalendar(MovedCalendar):
+    """A clock that somebody sets while the campaign waits: to each of these times, and then no more."""
+
+    def __init__(self, now: int, *times: int) -> None:
+        super().__init__(now)
+        self.times = list(times)
+
+    async def sleep_towards(self, moment: int) -> None:
+        if self.times:
+            self.time = self.times.pop(0)
+        else:
+            await super().sleep_towards(moment)
 
 
 class Killed(BaseException):

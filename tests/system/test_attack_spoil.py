@@ -108,6 +108,14 @@ def test_an_exchange_that_nobody_notices_would_be_our_failure() -> None:
     assert (off.verdict, off.measured, off.defended) == (Verdict.BROKEN, 1.0, False)
 
 
+def test_a_report_names_what_was_played_in_its_order_and_says_where_there_is_no_answer() -> None:
+    played = [Spoiled("split-mix", what, SEEN, None) for what in ("mark", "drop", "double", "copy")]
+    assert lost(played)[0].scenario.startswith("mark, drop, double, copy: ")
+    failed, off = silent([Spoiled("split-mix", "alter", SEEN, None)])
+    assert "no answer" in failed.note
+    assert off.measured == 0
+
+
 def test_a_lie_is_measured_against_what_the_mechanism_lets_one_user_do() -> None:
     pieces, bits, beyond = lies(
         [

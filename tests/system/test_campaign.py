@@ -23,6 +23,7 @@ from campaigns import (
     Killed,
     MortalStore,
     MovedCalendar,
+    SetCalendar,
     campaign_file,
     people,
     rounds_of,
@@ -347,6 +348,49 @@ async def test_dates_that_passed_after_a_round_that_nobody_followed_are_left_out
     outcomes = [entry.outcome for entry in runner.state.entries]
     assert outcomes == [Outcome.PUBLISHED, Outcome.MISSED, Outcome.MISSED]
     assert len(await rounds_of(system)) == len(known) + 1
+
+
+async def test_dates_that_a_clock_ahead_has_made_missed_are_asked_once_it_is_set_back(
+    system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
+) -> None:
+    """A year ahead the campaign is over, and nobody was asked; started again by the right clock, everybody is."""
+    file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 2"),))
+    known, charged = await rounds_of(system), set((await account_of(system)).charges)
+    ahead = await runner_of(file, MovedCalendar(FIRST + 52 * WEEK))
+    await ahead.run(once=False)
+    assert [entry.outcome for entry in ahead.state.entries] == [Outcome.MISSED] * 2
+    assert ahead.failed == 2
+    calendar = MovedCalendar(FIRST - WEEK)
+    runner = await runner_of(file, calendar)
+    async with people(system, pool):
+        await within_a_minute(runner.run(once=False))
+    assert calendar.waited == [FIRST, FIRST + WEEK]
+    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [(Outcome.PUBLISHED, 1)] * 2
+    assert runner.failed == 0
+    asked = [entry.attempts[0].round_id for entry in runner.state.entries]
+    assert [one for one, _ in await rounds_of(system)] == asked[::-1] + [one for one, _ in known]
+    assert set((await account_of(system)).charges) - charged == set(asked)
+
+
+async def test_a_clock_that_is_set_ahead_and_back_while_a_campaign_waits_has_no_date_asked_twice(
+    system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
+) -> None:
+    """Ahead, the first date is asked and the second one missed; set back, the second one is asked on its day."""
+    file = campaign_file(tmp_path, keys)
+    calendar = SetCalendar(FIRST - WEEK, FIRST, FIRST + WEEK + 2 * 3_600_000, FIRST - WEEK + 60_000)
+    known, charged, said = await rounds_of(system), set((await account_of(system)).charges), list[str]()
+    runner = await runner_of(file, calendar, said=said)
+    async with people(system, pool):
+        await within_a_minute(runner.run(once=False))
+    assert calendar.times == []
+    assert calendar.waited == [FIRST + WEEK, FIRST + 2 * WEEK]
+    assert "hours, number 2: missed" in said
+    assert "the clock was ahead and was set back: 1 of the dates that were missed are still to come" in said
+    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [(Outcome.PUBLISHED, 1)] * 3
+    assert runner.failed == 0
+    asked = [entry.attempts[0].round_id for entry in runner.state.entries]
+    assert [one for one, _ in await rounds_of(system)] == asked[::-1] + [one for one, _ in known]
+    assert set((await account_of(system)).charges) - charged == set(asked)
 
 
 async def test_a_round_that_was_never_opened_is_missed_when_it_is_too_late(

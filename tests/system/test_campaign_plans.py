@@ -298,6 +298,46 @@ def test_a_state_without_the_plans_of_its_questions_is_damaged(
     assert "Traceback" not in errors
 
 
+MOMENTS = st.integers(0, 2**40)
+
+
+@given(at=MOMENTS, grace=st.integers(1000, 2**35), late=st.integers(1, 2**35), more=st.integers(0, 2**35))
+def test_a_missed_date_is_due_again_only_before_the_end_of_its_grace(at: int, grace: int, late: int, more: int) -> None:
+    """A date is missed when more than its grace has passed, so a clock that goes forward brings none back."""
+    missed = Entry(question="hours", number=1, at=at, outcome=Outcome.MISSED)
+    state = State(name="weekly", digest="", began_at=0, plans={"hours": question().plan(NODES, 1.0)}, entries=(missed,))
+    closed = at + grace + late
+    assert state.at_time(closed + more, grace) is state
+    (seen,) = state.at_time(max(closed - late - more, 0), grace).entries
+    assert seen == msgspec.structs.replace(missed, outcome=Outcome.DUE)
+
+
+def test_what_was_asked_stays_as_it_is_and_waits_for_no_moment_that_a_clock_ahead_has_shown() -> None:
+    year, grace = 366 * 86_400_000, 3_600_000
+    failed = Attempt(round_id="1" * 32, began_at=year, ended_at=year + 1, stage=Stage.FAILED, error="RoundFailed")
+    opened = Attempt(round_id="2" * 32, began_at=year, stage=Stage.OPEN)
+    asked = tuple(
+        Entry(question="hours", number=number, at=year, outcome=outcome, attempts=(attempt,))
+        for number, (outcome, attempt) in enumerate(
+            [
+                (Outcome.PUBLISHED, msgspec.structs.replace(failed, stage=Stage.PUBLISHED, error=None)),
+                (Outcome.FAILED, failed), (Outcome.MISSED, failed), (Outcome.DUE, failed), (Outcome.DUE, opened),
+            ],
+            start=1,
+        )
+    )  # fmt: skip
+    plans = {"hours": question().plan(NODES, 1.0)}
+    state = State(name="weekly", digest="", began_at=0, plans=plans, entries=asked, ended_at=year + 1)
+    assert state.at_time(year + 1, grace) is state
+    seen = state.at_time(5, grace)
+    assert seen.entries[:3] == asked[:3]
+    assert seen.entries[3].last == msgspec.structs.replace(failed, began_at=5, ended_at=5)
+    assert seen.entries[4].last == msgspec.structs.replace(opened, began_at=5)
+    assert [entry.outcome for entry in seen.entries] == [entry.outcome for entry in asked]
+    assert seen.ended_at == 5
+    assert seen.at_time(5, grace) is seen
+
+
 @pytest.mark.parametrize("command", ["plan", "run", "status"])
 def test_a_file_that_was_changed_after_the_first_round_is_refused(
     shuffledp: Shell, keys: Path, tmp_path: Path, command: str

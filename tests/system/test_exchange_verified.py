@@ -53,6 +53,24 @@ def test_other_numbers_of_culprits_than_a_round_can_have_start_nothing(culprits:
         run_exchange(mix=Mix.VERIFIED, users=15, culprits=culprits)
 
 
+@pytest.mark.parametrize("users", [2, 10_001, 10**12])
+def test_a_round_of_other_sizes_than_can_be_played_starts_nothing(users: int) -> None:
+    with pytest.raises(UsageError, match="--users must be from 3 to 10,000"):
+        run_exchange(mix=Mix.VERIFIED, users=users)
+
+
+@pytest.mark.parametrize("option", [{"users": 15}, {"culprits": "1,3"}, {"tamperings": 5}])
+def test_what_is_of_verified_rounds_is_not_passed_over_in_plain_ones(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="add --mix verified"):
+        run_exchange(**option)
+
+
+@pytest.mark.parametrize("option", [{"trials": 7}, {"confidence": 0.5}])
+def test_what_is_of_plain_rounds_is_not_passed_over_in_verified_ones(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="are for --mix plain"):
+        run_exchange(mix=Mix.VERIFIED, **option)
+
+
 SEEN = CulpritsObservation(
     layer=2,
     users=15,

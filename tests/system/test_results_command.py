@@ -24,6 +24,7 @@ from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_ops.results import exporting
 from shuffledp_ops.results.fetching import summaries
 from shuffledp_ops.rounds.running import control_of, open_round
+from shuffledp_ops.rounds.saving import writable_folder
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.processes import LocalSystem
 
@@ -205,6 +206,38 @@ def test_what_cannot_be_is_said_before_the_analyst_is_asked(
     code, _, errors = shuffledp("results", *(word.replace("KEYS", str(folder)) for word in words))
     assert code == 2
     assert says in errors
+
+
+ASKING = [
+    ["results", "export", "KEYS", "--to", "new/deep/all.csv"],
+    ["results", "export", "KEYS", "--to", "new/deep/all.json", "--round", "1" * 32],
+    ["results", "show", "KEYS", "--out", "new/deep"],
+    ["round", "KEYS", "--mechanism", "rr-shuffle", "--max-value", "3", "--epsilon", "4", "--min-reports", "5",
+     "--max-reports", "5", "--out", "new/deep"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASKING, ids=lambda words: " ".join(words[:2]))
+def test_who_asks_an_analyst_that_is_away_is_told_so_and_no_folder_is_left(
+    shuffledp: Shell, tmp_path: Path, words: list[str]
+) -> None:
+    addresses = dict.fromkeys(("node-1", "node-2", "analyst", "accountant"), "127.0.0.1:1")
+    folder = create_deployment(tmp_path / "nobody", addresses).folder
+    code, printed, errors = shuffledp(*(word.replace("KEYS", str(folder)) for word in words))
+    assert (code, printed) == (1, ""), errors
+    assert "analyst" in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["nobody"]
+
+
+def test_a_folder_that_was_there_or_holds_something_stays(tmp_path: Path) -> None:
+    """What the failed block left in a folder, and every folder that it did not make."""
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "mine", tmp_path / "new" / "deep", tmp_path / "kept" / "deep"):
+        with pytest.raises(OutputError, match="it failed"), writable_folder(folder):  # noqa: PT012
+            if "kept" in folder.parts:
+                (folder / "result").touch()
+            raise OutputError("it failed")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "kept", "mine", "result"]
 
 
 def test_a_table_whose_file_cannot_be_written_leaves_no_half_of_it(tmp_path: Path) -> None:

@@ -77,6 +77,17 @@ def test_where_a_process_is_not_told_its_cores_as_on_macos_batches_work_the_same
 
 
 @pytest.mark.usefixtures("library")
+def test_a_process_that_gets_other_cores_meanwhile_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    base, factors, points = some("cores", 600)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    elements = Elements(points)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    proofs = list(zip(factors, reversed(factors), strict=True))
+    expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
+    assert elements.commitments(base, proofs) == expected
+
+
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("place", [0, 5, 299])
 @pytest.mark.parametrize("wrong", [IDENTITY, b"\xff" * 32, ORDER, bytes(31), bytes(33), b""])
 def test_what_is_no_element_is_refused_at_every_place(place: int, wrong: bytes) -> None:

@@ -26,11 +26,13 @@ async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: A
     """The transcript of an accusation by the party at `position`, behind which `chain` stands.
 
     1. Every accused record is really one that says nothing (T1, T2).
-    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5).
+    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5). Enough users are left
+       without those who are named, or nobody's keys are traced.
     3. The nodes from the first on lead the keys of everybody who is named to the accuser (T6).
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
+        TooFewReportsError: step 2.
         UnansweredError: somebody did not go on, asked twice; nobody is guilty of that.
     """
     inquiry = Inquiry(position, tuple(chain.case.headers), chain.transcripts, tuple(Trace(each) for each in accused))
@@ -38,6 +40,7 @@ async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: A
     for at in range(position - 1, 0, -1):  # 2
         inquiry = await once_more(partial(_further, chain, at, inquiry, ask))
     named = {trace.origin.credential: trace for trace in inquiry.traces if trace.origin is not None}
+    chain.left_without(len(named))
     traces = tuple(named[credential] for credential in sorted(named))
     passages = replace(inquiry, traces=traces, passages=tuple(Passage(credential) for credential in sorted(named)))
     for at in range(1, position):  # 3
@@ -61,6 +64,8 @@ async def once_more(call: Callable[[], Awaitable[T]]) -> T:
 async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:
     """The inquiry one step further, checked: what was there before is the same, and the step stands."""
     answer = await ask(at, inquiry)
+    if not all(_has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)):
+        raise UnansweredError(f"no answer: node {at} goes on with less than it was asked")
     if inquiry.passages:
         further = replace(inquiry, passages=answer.passages)
         before = replace(further, passages=tuple(replace(each, hops=each.hops[:-1]) for each in further.passages))
@@ -71,6 +76,10 @@ async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry
         raise UnansweredError(f"no answer: node {at} answered something else than it was asked")
     await in_thread(_check, chain, further)
     return further
+
+
+def _has_step(part: Trace | Passage) -> bool:
+    return bool(part.hops) if isinstance(part, Passage) else bool(part.steps or part.origin)
 
 
 def _without_last(trace: Trace) -> Trace:

@@ -13,6 +13,8 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     `mix_timeout_seconds`: from the end of the submissions until the last node has delivered and all are done.
     `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
     `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
+    `history_memory`: bytes of a verified round's history, of an accusation or of an answer about one, that are read at
+    most; what a round without accusations may need is always read.
     """
 
     broker: BrokerConfig | None = None
@@ -21,6 +23,7 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     call_seconds: float = 30.0
     certify_seconds: float = 300.0
     discard_seconds: float = 3600.0
+    history_memory: int = 128 * 2**20
 
     def __post_init__(self) -> None:
         for name in (
@@ -32,3 +35,5 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
         ):
             if not 0 < getattr(self, name) <= 366 * 86400:
                 raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")
+        if not 2**20 <= self.history_memory <= 2**40:
+            raise ValueError(f"history_memory must be from 2^20 to 2^40 bytes, not {self.history_memory}")

@@ -159,10 +159,8 @@ def _same(certificate: Certificate, field: str, found: object, wanted: object) -
         )
 
 
-def check_round_key(
-    signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str
-) -> RoundKey:
-    """The round key; `RoundKeyError` unless it is this node's for this position of this round and certificate."""
+def check_round_key(signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str) -> None:
+    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under this certificate."""
     try:
         key = verify_from(node, signed, RoundKey)
     except DocumentError as error:
@@ -175,7 +173,6 @@ def check_round_key(
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
-    return key
 
 
 def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:

@@ -51,6 +51,11 @@ class Peers:
         """The roster of the deployment."""
         return self._roster
 
+    @property
+    def history_memory(self) -> int:
+        """See `AnalystConfig`."""
+        return self._config.history_memory
+
     def node(self, name: str) -> Party:
         """The roster's entry of a node."""
         return self._roster.party(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -63,7 +63,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
-from shuffledp_core.verified.history import most_bytes
+from shuffledp_core.verified.history import check_readable, most_bytes
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
@@ -130,7 +130,7 @@ class RunningRound:
         """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
 
         1. A repeat of the committed batch is let through and accepted.
-        2. The header fits this round (`RoundLifecycle.check_batch`).
+        2. The header fits this round (`RoundLifecycle.check_batch`), and the history is not longer than is read here.
         3. All bytes arrive.
         4. They have the committed digest.
 
@@ -141,7 +141,7 @@ class RunningRound:
             if self.round.batch is not None and header == self.round.batch:  # 1
                 await let_through(batch_chunks(parts), self._services.records.batch_bytes(self._id))
                 return
-            length = self._judge(lambda: self.round.check_batch(header))  # 2
+            length = self._judge(lambda: self._length(header))  # 2
             try:
                 found = await receive(batch_chunks(parts), length, self._services.records.batch_part(self._id))  # 3
                 self._judge(lambda: self._commit(signed, header, found))  # 4
@@ -149,6 +149,13 @@ class RunningRound:
                 self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
                 raise
             self._delivered.set()
+
+    def _length(self, header: BatchHeader) -> int:
+        length = self.round.check_batch(header)
+        if self._manifest is not None and isinstance(header.history, int):
+            memory = self._services.config.history_memory
+            check_readable(self._manifest[1], header.history, memory, "history_memory")
+        return length
 
     def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:
         check_digest(header.digest, found)
@@ -234,12 +241,15 @@ class RunningRound:
         if isinstance(error, ShuffleDPError):
             self.fail(error)
         elif error is not None:
-            self._log.error("unexpected failure", exc_info=error)
-            self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
+            self._fail_unforeseen(error)
+
+    def _fail_unforeseen(self, error: BaseException) -> None:
+        self._log.error("unexpected failure", exc_info=error)
+        self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
 
     async def _live(self, watchers: list[asyncio.Task[None]]) -> None:
         announcement = await self._open() if self.round.stage is Stage.PLANNED else None
-        watchers += [asyncio.ensure_future(self._watch(name)) for name in self.round.plan.route]
+        watchers += [asyncio.ensure_future(self._beside(self._watch, name)) for name in self.round.plan.route]
         if announcement is not None:
             self.opened.set_result(announcement)
         await self._accept()
@@ -300,37 +310,46 @@ class RunningRound:
         check_countersignature(said, self._peers.node(name), manifest, self._id)
         return said
 
-    async def _watch(self, name: str) -> None:
-        """Follows one node until it is done; until then its failure fails the round."""
-        entry = name == self.round.plan.route[0]
+    async def _beside(self, work: Callable[[str], Awaitable[None]], name: str) -> None:
+        """What is at work about one node, beside the life of the round: its failure is the round's."""
         try:
-            async for status in self._peers.watch(name, self._id):
-                self._statuses[name] = status
-                if status.phase == FAILED:
-                    raise by_code(status.error)(f"{name}: {status.reason or 'it gave no reason'}")
-                if status.accused:
-                    self._trace(name)
-                if entry and status.phase == OPEN:
-                    self._count(status.accepted)
-                self.progress.report_work(name, status)
-                if status.phase == DONE:
-                    self._keep_header(name, status.header)
+            await work(name)
         except ShuffleDPError as error:
             self.fail(error)
+        except Exception as error:  # noqa: BLE001 - nobody looks at this task: the round would wait for its deadline
+            self._fail_unforeseen(error)
+
+    async def _watch(self, name: str) -> None:
+        """Follows one node until it is done; raises its failure."""
+        entry = name == self.round.plan.route[0]
+        async for status in self._peers.watch(name, self._id):
+            self._statuses[name] = status
+            if status.phase == FAILED:
+                raise by_code(status.error)(f"{name}: {status.reason or 'it gave no reason'}")
+            if status.accused:
+                self._trace(name)
+            if entry and status.phase == OPEN:
+                self._count(status.accepted)
+            self.progress.report_work(name, status)
+            if status.phase == DONE:
+                self._keep_header(name, status.header)
 
     def _trace(self, name: str) -> None:
         """Begins to trace what a node accuses, unless that is under way."""
+        self._require_verified(name)
         if name not in self._traces or self._traces[name].done():
             self._log.warning("records of a batch say nothing", node=name)
-            self._traces[name] = asyncio.ensure_future(self._settle_accusation(name))
+            self._traces[name] = asyncio.ensure_future(self._beside(self._settle_accusation, name))
+
+    def _require_verified(self, name: str) -> None:
+        if not self._certified()[1].verified:
+            raise NodeFault(f"{name} accuses records of a plain round, in which nobody traces any")
 
     async def _settle_accusation(self, name: str) -> None:
         try:
             await self._mixing().settle(name)
         except RoundStateError as error:  # it has gone on, or failed: its status says which
             self._log.info("nothing to trace any more", node=name, reason=str(error))
-        except ShuffleDPError as error:
-            self.fail(error)
 
     def _keep_header(self, name: str, data: bytes) -> None:
         """Keeps a node's header of the batch it relayed; all are verified together, before the settlement."""

@@ -21,7 +21,7 @@ from shuffledp_core.verified.history import (
     Inquiry,
     check_history,
     most_accused,
-    most_bytes,
+    most_read,
     packed,
     unpacked,
 )
@@ -60,7 +60,7 @@ class VerifiedMixing:
         self._peers = peers
         self._keys = [from_json(key.body, RoundKey) for key in self._manifest.route]
         self._terms = mix_terms(signed, self._manifest, certificate, self._keys, peers.roster)
-        self._most = most_bytes(self._manifest)
+        self._most = most_read(self._manifest, peers.history_memory)
 
     async def settle(self, name: str) -> None:
         """Traces what the node of that name accuses, and gives it the transcript.
@@ -73,6 +73,11 @@ class VerifiedMixing:
         round_id = self._manifest.round_id
         data = await self._peers.persistently(lambda: self._peers.accusation(name, round_id, self._most))
         accusation = unpacked(data, Accusation)
+        if len(accusation.accused) > most_accused(self._manifest):
+            raise UnansweredError(
+                f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may trace more than "
+                f"{most_accused(self._manifest)}"
+            )
         chain = await in_thread(self._chain, accusation.history)
         position = len(chain.case.headers) + 1
         if position > len(self._keys) or self._keys[position - 1].node != name:

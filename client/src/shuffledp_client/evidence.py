@@ -109,7 +109,10 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
         raise EvidenceError("the board is not the one whose digest the analyst signed; fetch it again")
     missing = int(_absent(geometry, board, messages).sum())  # 5
     if not missing:
-        raise EvidenceError("every message of the submission is on the board: nobody cheated this user")
+        raise EvidenceError(
+            "every message of the submission is on the board: nobody cheated this user, as far as others can see (one "
+            "that stands there twice an accomplice may have sent)"
+        )
     return Shown(round_id, missing, geometry.messages_per_user, _suspects(result, documents))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,17 +14,25 @@ from shuffledp_client.bundle import CONFIG, Bundle, check_only, folders_of, inst
 from shuffledp_client.config import ClientConfig
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, StaleRosterError
+from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import read_file
 
 SUFFIX: Final = ".device"
 """A bundle `alice.bundle` becomes the folder `alice.device` beside it, unless the app names another."""
+
+NOTE: Final = ".installed"
+"""Suffix of a hidden file beside a bundle: where the device's folder is, which may have been named by the app."""
+
+_MOST_NOTE: Final = 2**16
+"""Bytes; no path is as long."""
 
 
 def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
     """The configuration of the device at `place`: its folder, its client.toml, or its bundle.
 
     A bundle is installed the first time. Later, a newer bundle of the same device brings roster and TLS pair; identity,
-    policy and state stay as they are. It may have another file name: the device's folder beside it is known by its key.
+    policy and state stay as they are. It may have another file name: the device's folder beside it is known by its key,
+    and a folder elsewhere by a note that is left beside the bundle, where that can be written.
 
     Args:
         place: the device's folder, its configuration (`.toml`), or its bundle.
@@ -31,8 +40,8 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
             its state it could answer one round twice, and draws its kept responses again.
 
     Raises:
-        ConfigError: there is nothing, or nothing usable, the folder belongs to another device, or the device has
-            another folder beside the bundle or the named one.
+        ConfigError: there is nothing, or nothing usable, the folder belongs to another device, the device has another
+            folder beside the bundle or the named one, or the folder that it had is not where it was.
         DocumentError: a bundle's roster is not under its root key.
     """
     if place.is_dir():
@@ -42,19 +51,56 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
     home = folder or place.with_name(place.stem + SUFFIX)
     with _alone_with(place):
         bundle = read_bundle(place)
+        note = _note_of(bundle, place.parent)
         if not (home / CONFIG).exists():
-            known = folders_of(bundle, place.parent)
-            if folder is None and len(known) == 1:
-                home = known[0]
-            else:
-                check_only(bundle, home, place.parent)
+            home = _found(bundle, place, folder, _noted(note)) or home
         if not (home / CONFIG).exists():
-            return install(bundle, home)[0]
-        config = load_config(home / CONFIG, ClientConfig)
-        if _differs(bundle, config, home):
-            with suppress(StaleRosterError):  # an old bundle of a device that has been renewed since
-                renew(bundle, home)
+            config = install(bundle, home)[0]
+        else:
+            config = load_config(home / CONFIG, ClientConfig)
+            if _differs(bundle, config, home):
+                with suppress(StaleRosterError):  # an old bundle of a device that has been renewed since
+                    renew(bundle, home)
+        _write_note(note, home)
     return config
+
+
+def _found(bundle: Bundle, place: Path, folder: Path | None, noted: Path | None) -> Path | None:
+    """The folder that the device has already; None if it never had one. Raises `ConfigError` for one that is gone."""
+    places = (place.parent,) if noted is None else (place.parent, noted.parent)
+    known = folders_of(bundle, *places)
+    if folder is None and len(known) == 1:
+        return known[0]
+    check_only(bundle, folder or place.with_name(place.stem + SUFFIX), *places)
+    if noted is not None:
+        raise ConfigError(
+            f"the device of {place} was installed in {noted}, and that folder is not there any more. If it was moved, "
+            "name the place where it is now (folder=), or load it in place of the bundle. A new one would not know "
+            "what the device has answered, and break what was promised to its user: if it is lost, ask the "
+            "deployment's owner for a bundle under another name"
+        )
+    return None
+
+
+def _note_of(bundle: Bundle, folder: Path) -> Path:
+    """The file that says where this device's folder is: named by what no renewal changes, and tells nothing of it."""
+    return folder / f".{hashlib.sha256(bundle.identity.encode()).hexdigest()[:32]}{NOTE}"
+
+
+def _noted(note: Path) -> Path | None:
+    try:
+        data = read_file(note, "note", _MOST_NOTE)
+    except ConfigError:  # there is none
+        return None
+    at = Path(os.fsdecode(data.removesuffix(b"\n")))
+    return at if at.is_absolute() and b"\0" not in data else None
+
+
+def _write_note(note: Path, home: Path) -> None:
+    at = home.resolve()
+    if _noted(note) != at:
+        with suppress(OSError):  # a bundle that came with the app: its folder may be read-only
+            write_atomic(note, os.fsencode(f"{at}\n"))
 
 
 def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:

@@ -85,7 +85,7 @@ class Standing(StrEnum):
     LATE = "late"
     """There never was a receipt, and the answer is not in the round. Nothing is kept any more."""
     MISSING = "missing"
-    """There is a receipt, and messages are not on the board: somebody cheated. Everything is kept."""
+    """There is a receipt, and messages are not on the board, or not once: somebody cheated. Everything is kept."""
     UNCLEAR = "unclear"
     """It could not be checked, or what came did not hold; `Checked.error` says why. Everything is kept."""
 
@@ -99,7 +99,8 @@ class Checked:
         standing: what became of the answer.
         words: the same in a sentence.
         result: COUNTED: the verified result, with the published estimate.
-        shown: MISSING: what the evidence shows to others, too; None where the round's suite allows no evidence.
+        shown: MISSING: what the evidence shows to others, too; None where there is none: by the round's suite, by
+            verified mixing, which needs none, or of messages that stand on the board twice.
         error: the typed error behind any standing but COUNTED.
     """
 

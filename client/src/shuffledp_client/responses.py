@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final
@@ -80,14 +81,13 @@ class ResponseStore:
                 "further question of this kind"
             )
         part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{PART}")
-        write_new(part, data)
         try:
-            # A link, not a rename, which would replace the response that another process wrote meanwhile.
-            os.link(part, path)
-        except FileExistsError:
-            pass
+            write_new(part, data)
+            with suppress(FileExistsError):
+                # A link, not a rename, which would replace the response that another process wrote meanwhile.
+                os.link(part, path)
         finally:
-            part.unlink()
+            part.unlink(missing_ok=True)  # also what a full disk has cut off
 
     def _read(self, path: Path, name: str) -> int:
         with path.open("rb") as file:

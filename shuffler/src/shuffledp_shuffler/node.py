@@ -26,7 +26,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.verified.evidence import Transcript
-from shuffledp_core.verified.history import unpacked
+from shuffledp_core.verified.history import most_read, unpacked
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     check_after_start,
@@ -52,7 +52,6 @@ from shuffledp_shuffler.verified.preparing import (
     check_history_memory,
     check_memory,
     make_mixing_part,
-    most_read,
     read_secret,
 )
 from shuffledp_shuffler.work import RoundPipeline
@@ -219,7 +218,7 @@ class MixNode:
         live = self._round(round_id)
         require_output(live)  # before anything is kept of who asks too early or too late
         async with live.answering:
-            inquiry = await gather(chunks, most_read(live.require_terms(), self._parts.work.memory))
+            inquiry = await gather(chunks, most_read(live.require_terms().manifest, self._parts.work.memory))
             live.require_present()
             return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
 
@@ -229,7 +228,7 @@ class MixNode:
         live.settlement.require_open()  # before anything is kept
         async with live.answering:  # one at a time, as inquiries: of many at once each could be as long as is allowed
             live.settlement.require_open()
-            data = await gather(chunks, most_read(live.require_terms(), self._parts.work.memory))
+            data = await gather(chunks, most_read(live.require_terms().manifest, self._parts.work.memory))
             transcript = await in_thread(unpacked, data, Transcript)
             live.require_present()
             await live.settlement.take(transcript)

@@ -30,7 +30,7 @@ from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock, fetch_board
-from shuffledp_ops.rounds.saving import check_folder, point_latest, save_round, show_then_save
+from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
 from shuffledp_sim.captured import LOGS, keep_truth
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
@@ -113,8 +113,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
     )
     if column.labels:
         options = replace(options, max_value=len(column.labels) - 1)
-    check_folder(options.out)
-    with workplace() as folder:
+    with writable_folder(options.out), workplace() as folder:
         with Stages(Console(stderr=True)) as stages:
             played = play_round(options, column, stages, folder)
         show_then_save(partial(print_answer, played.report, as_json=as_json), partial(_save, played, options.out))

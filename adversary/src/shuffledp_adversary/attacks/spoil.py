@@ -207,7 +207,7 @@ def lost(rounds: Sequence[Spoiled]) -> list[Finding]:
     played = [one for one in rounds if one.what in names]
     return [
         _count(
-            f"{', '.join(names & {one.what for one in played})}: one message lost or doubled by a node",
+            f"{', '.join(dict.fromkeys(one.what for one in played))}: one message lost or doubled by a node",
             "of the rounds gave an answer",
             Claim("protocol, Lost messages: none, rather than a wrong one", 0.0),
             sum(one.shift is not None for one in played) / len(played),
@@ -222,8 +222,8 @@ def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
     """One message exchanged with all counts right: who notices, and by how much is the sum off?"""
     names = {name for name, _ in SILENT}
     played = [one for one in rounds if one.what in names]
-    note = "; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, sum off by {one.shift:g}" for one in played)
-    off = max(abs(one.shift or 0) for one in played)
+    note = "; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, {_off(one.shift)}" for one in played)
+    off = max((abs(one.shift) for one in played if one.shift is not None), default=0.0)
     return [
         _count(
             "one message exchanged or altered, all counts right",
@@ -244,6 +244,10 @@ def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
             note="the answer is wrong, and every count of it right",
         ),
     ]
+
+
+def _off(shift: float | None) -> str:
+    return "no answer" if shift is None else f"sum off by {shift:g}"
 
 
 def lies(rounds: Sequence[Spoiled]) -> list[Finding]:

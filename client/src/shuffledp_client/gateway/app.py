@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -201,7 +203,9 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must end neither the process nor in silence
             if not answer.late:
                 self._refused(_route_of(scope), error)
-                structlog.get_logger().error("unexpected failure", path=_route_of(scope), kind=type(error).__name__)
+                structlog.get_logger().error(
+                    "unexpected failure", path=_route_of(scope), kind=type(error).__name__, where=_where(error)
+                )
             return problem_response(
                 BusyError("the gateway failed; its log says where. Ask again later"), HTTPStatus.INTERNAL_SERVER_ERROR
             )
@@ -268,6 +272,11 @@ def _round_of(request: Request) -> str:
 def _route_of(scope: Scope) -> str:
     """The name of the route's method: from a closed set, and without the round."""
     return getattr(scope.get("endpoint"), "__name__", "none")
+
+
+def _where(error: BaseException) -> list[str]:
+    """The lines that led to an error, outermost first; not its words, which may quote what a caller sent."""
+    return [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
 
 
 def _json(data: bytes) -> Response:

@@ -17,10 +17,11 @@ from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import MalformedRequestError
 
 
-class BoundedConnection(H11Protocol):
+class TimedConnection(H11Protocol):
     """One connection. `head_seconds` bounds the time in which a request's head, or what is left of a body, may come."""
 
     head_seconds = 10.0
+    """Those of a connection whose class says nothing else."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -34,7 +35,7 @@ class BoundedConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         super().data_received(data)
-        if self._answering():
+        if self._arrived():
             self._relax()
         elif self._overdue is None:
             self._expect()
@@ -52,6 +53,25 @@ class BoundedConnection(H11Protocol):
         self._relax()
         super().connection_lost(exc)
 
+    def _arrived(self) -> bool:
+        """Whether nothing is waited for under our bound: here, when the head is there."""
+        return self._answering()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _expect(self) -> None:
+        self._overdue = self.loop.call_later(self.head_seconds, self.transport.abort)
+
+    def _relax(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+
+class BoundedConnection(TimedConnection):
+    """A connection of the gateway: errors are answered as problems, and it ends after the answer that is under way."""
+
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP, as every other error is answered."""
         problem = to_json(problem_of(MalformedRequestError(msg)))
@@ -68,14 +88,3 @@ class BoundedConnection(H11Protocol):
             super().shutdown()
         else:
             self.transport.close()
-
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _expect(self) -> None:
-        self._overdue = self.loop.call_later(self.head_seconds, self.transport.abort)
-
-    def _relax(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any, Final, TypeVar, overload
 
 from shuffledp_core.errors import ProofError
@@ -80,7 +81,9 @@ class Elements(Sequence[Element]):
 
         That is where c or z is 0, or the difference is the identity. Not for secrets.
         """
-        jobs = list(zip(self._pieces, _parts(proofs), strict=True))
+        # Cut as the elements were: how many cores there are may have changed since.
+        ends = list(accumulate(len(piece.encoded) for piece in self._pieces))
+        jobs = [(piece, proofs[end - len(piece.encoded) : end]) for piece, end in zip(self._pieces, ends, strict=True)]
         return _joined(spread(lambda job: job[0].commitments(base, job[1]), jobs))
 
 

@@ -50,12 +50,7 @@ class Chain:
             raise UnansweredError(f"no answer: an accusation by position {transcript.position} does not belong here")
         gone = judge(self.case, transcript)
         keys = [key for each in gone for key in each.keys]
-        users = self.users - len(gone)
-        if users < self.case.terms.min_reports:  # F3
-            raise TooFewReportsError(
-                f"{users} of at least {self.case.terms.min_reports} users are left after exclusions"
-            )
-        case = self.case
+        users, case = self.left_without(len(gone)), self.case
         try:
             left = less(self.total, keys)
         except ProofError as error:
@@ -69,6 +64,15 @@ class Chain:
             excluded=self.excluded + gone,
             exclusions=self.exclusions + exclusion_parts(transcript, gone),
         )
+
+    def left_without(self, named: int) -> int:
+        """How many users are left when so many more are excluded. Raises `TooFewReportsError` (H2, F3)."""
+        users = self.users - named
+        if users < self.case.terms.min_reports:  # F3
+            raise TooFewReportsError(
+                f"{users} of at least {self.case.terms.min_reports} users are left after exclusions"
+            )
+        return users
 
     def behind(self, header: Header) -> Chain:
         """Behind the next node's header.

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from shuffledp_core.documents.models import Manifest, MixingKey, Population
-from shuffledp_core.errors import MalformedDocumentError, UnansweredError
+from shuffledp_core.errors import MalformedDocumentError, PolicyRefusal, UnansweredError
 from shuffledp_core.verified.chain import Chain, check_board
 from shuffledp_core.verified.claiming import EnrolledClaim, Enrolment, read_withdrawals, signed_enrolments, unpack_claim
 from shuffledp_core.verified.claims import ClaimList, check_list
@@ -109,6 +109,29 @@ def unblamed_bytes(manifest: Manifest) -> int:
     """More bytes than such a history can have in which nobody accuses anybody."""
     claims = manifest.max_reports * (manifest.geometry.claim_bytes + 16)
     return MAX_WITHDRAWALS_BYTES + claims + (manifest.geometry.hops + 1) * _FRAME
+
+
+def most_read(manifest: Manifest, memory: int) -> int:
+    """Most bytes of a history, or of questions about one, that a party reads which may use `memory` bytes for them.
+
+    By the manifest alone every user but `min_reports` might be accused, which can be far more than any machine holds;
+    whoever sends so much need not have any of it, and would end this party's process with all its other rounds.
+    """
+    return min(most_bytes(manifest), max(memory, unblamed_bytes(manifest)))
+
+
+def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -> None:
+    """Refuses a history that is longer than this party reads; `setting` is what its operator can raise.
+
+    Raises:
+        PolicyRefusal: it has more bytes than `most_read`, and no more than the manifest allows (`most_bytes`).
+    """
+    most = most_read(manifest, memory)
+    if most < length <= most_bytes(manifest):
+        raise PolicyRefusal(
+            f"the accusations in front of a batch make its history {length:,} bytes long, and {most:,} are read here: "
+            f"raise `{setting}`, or plan for fewer reports above `min_reports`"
+        )
 
 
 def most_accused(manifest: Manifest) -> int:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from shuffledp_core.clock import system_clock
 
 LOOK_SECONDS: Final = 60.0
-"""Longest sleep: a clock that is set, or a machine that wakes up, is noticed so soon."""
+"""Longest sleep: a clock that is set, forward or back, or a machine that wakes up, is noticed so soon."""
 
 
 class Calendar(Protocol):
@@ -17,8 +17,8 @@ class Calendar(Protocol):
     def now(self) -> int:
         """The time."""
 
-    async def sleep_until(self, moment: int) -> None:
-        """Returns when it is `moment`, or later."""
+    async def sleep_towards(self, moment: int) -> None:
+        """Returns when it is `moment`, or some time before: whoever waits looks at the clock again."""
 
 
 class SystemCalendar:
@@ -28,7 +28,6 @@ class SystemCalendar:
         """The time."""
         return system_clock()
 
-    async def sleep_until(self, moment: int) -> None:
-        """Returns when it is `moment`, or later."""
-        while (left := moment - self.now()) > 0:  # noqa: ASYNC110 - a clock sets no event
-            await asyncio.sleep(min(left / 1000, LOOK_SECONDS))
+    async def sleep_towards(self, moment: int) -> None:
+        """Returns when it is `moment`, or `LOOK_SECONDS` from now, whichever comes first."""
+        await asyncio.sleep(min(max(moment - self.now(), 0) / 1000, LOOK_SECONDS))

@@ -24,7 +24,7 @@ from shuffledp_ops.campaigns.config import Campaign, load_campaign, zone_named
 from shuffledp_ops.campaigns.results import INDEX, write_results
 from shuffledp_ops.campaigns.running import Runner, begin, check_same, outlook_of
 from shuffledp_ops.campaigns.state import Entry, State, Store
-from shuffledp_ops.rounds.saving import check_folder
+from shuffledp_ops.rounds.saving import writable_folder
 
 PLAN: Final = "plan.json"
 BUDGET: Final = "budget.png"
@@ -44,8 +44,7 @@ def run_plan(file: Path, *, as_json: bool) -> None:
     state = Store(campaign.folder).read()
     if state is not None:
         check_same(campaign, state)
-    check_folder(campaign.folder)
-    with working("planning"):
+    with writable_folder(campaign.folder), working("planning"):
         outlook = asyncio.run(outlook_of(campaign, state))
         plan = _plan(outlook)
         write_plan(campaign, outlook, plan)
@@ -68,9 +67,8 @@ def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | No
     """
     campaign = load_campaign(file)
     calendar = calendar or SystemCalendar()
-    check_folder(campaign.folder)
     store = Store(campaign.folder)
-    with store.locked():
+    with writable_folder(campaign.folder), store.locked():
         asyncio.run(_run(campaign, store, calendar, once=once, go_on=go_on))
 
 

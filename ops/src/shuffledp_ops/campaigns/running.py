@@ -100,8 +100,9 @@ class Runner:
         calendar: the clock.
         say: takes one line for people.
         ended: called after each date with an outcome, and once for all that are left out together.
-        failed: dates without an answer since this runner was made.
+        unanswered: places of the dates that were left without an answer since this runner was made.
         opened: rounds that this runner opened, and has followed ever since.
+        checked: whether what is left is known to fit into the ledgers, or somebody knows that it does not.
     """
 
     campaign: Campaign
@@ -110,8 +111,14 @@ class Runner:
     calendar: Calendar
     say: Callable[[str], None]
     ended: Callable[[], None] = lambda: None
-    failed: int = 0
+    unanswered: set[int] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
+    checked: bool = False
+
+    @property
+    def failed(self) -> int:
+        """Number of dates that this runner left without an answer."""
+        return len(self.unanswered)
 
     async def run(self, *, once: bool, go_on: bool = False) -> None:
         """Asks every date when it comes, to the last one; with `once` only those that are due now.
@@ -119,7 +126,8 @@ class Runner:
         1. A round that was under way is followed to its end.
         2. Dates for which it is too late are left out, where the file says so.
         3. What is left must fit into the ledgers; with `go_on`, somebody knows that it does not.
-        4. One date after the other.
+        4. One date after the other. Where the clock was ahead, and is set back, the dates that it made missed are due
+           again, and 3 is done again.
 
         Raises:
             BudgetExceeded: step 3; or a ledger refused a round that was planned for.
@@ -128,20 +136,21 @@ class Runner:
         """
         if self.state.stopped is not None:
             raise RoundFailed(f"campaign {self.campaign.name!r} was stopped: {self.state.stopped}; {STOPPED}")
+        self._set_right()
         place = self.state.next_due()
         if place is not None and self._running(place):  # 1
             await self._settle(place)
         self._leave_out()  # 2
-        place = self.state.next_due()
-        if place is not None and not (once and self._from(place) > self.calendar.now()):  # 3
-            await self._check(go_on=go_on)
         while (place := self.state.next_due()) is not None:  # 4
             entry = self.state.entries[place]
             if once and self._from(place) > self.calendar.now():
                 self.say(f"nothing is due before {_when(self._from(place))}")
                 return
+            if not self.checked:  # 3
+                await self._check(go_on=go_on)
             self.say(f"{entry.question}, number {entry.number}, is due at {_when(entry.at)}")
             await self._settle(place)
+            self._set_right()
 
     def _leave_out(self) -> None:
         """Closes all dates that passed while nothing ran, in one step: there may be a thousand."""
@@ -157,7 +166,7 @@ class Runner:
             for place, entry in enumerate(self.state.entries)
         )
         self._write(msgspec.structs.replace(self.state, entries=entries))
-        self.failed += len(left_out)
+        self.unanswered |= left_out
         self.ended()
         for place in sorted(left_out):
             self.say(f"{entries[place].question}, number {entries[place].number}: {Outcome.MISSED}")
@@ -169,6 +178,7 @@ class Runner:
             if not go_on:
                 raise BudgetExceeded(f"{error}; or ask those that it carries: --go-on") from error
             self.say(f"going on all the same: {error}")
+        self.checked = True
 
     def _running(self, place: int) -> bool:
         last = self.state.entries[place].last
@@ -177,6 +187,30 @@ class Runner:
     def _write(self, state: State) -> None:
         self.store.write(state)
         self.state = state
+
+    def _set_right(self) -> bool:
+        """Sees all dates by the clock as it is now, `State.at_time`; True if some that were missed are due again."""
+        state = self.state.at_time(self.calendar.now(), self._grace)
+        if state is self.state:
+            return False
+        places = [
+            place
+            for place, (old, new) in enumerate(zip(self.state.entries, state.entries, strict=True))
+            if old.outcome is not new.outcome
+        ]
+        self._write(state)
+        if not places:
+            return False
+        self.unanswered.difference_update(places)
+        self.checked = False
+        self.ended()
+        self.say(f"the clock was ahead and was set back: {len(places)} of the dates that were missed are still to come")
+        return True
+
+    @property
+    def _grace(self) -> int:
+        """Milliseconds."""
+        return round(self.campaign.grace_seconds * 1000)
 
     def _from(self, place: int) -> int:
         """When the next attempt of a date may begin; while an earlier round is open, nobody is late."""
@@ -188,8 +222,7 @@ class Runner:
 
     def _late(self, since: int) -> bool:
         begins = max(since, self.state.ended_at)
-        grace = round(self.campaign.grace_seconds * 1000)
-        return self.campaign.missed is Missed.SKIP and self.calendar.now() - begins > grace
+        return self.campaign.missed is Missed.SKIP and self.calendar.now() - begins > self._grace
 
     async def _settle(self, place: int) -> None:
         """Brings one date to its outcome. What is next follows from what is written down alone."""
@@ -205,9 +238,14 @@ class Runner:
             await self._attempt(place, question)
 
     async def _begin(self, place: int) -> bool:
-        """Waits for a date, or for another try, and writes a new attempt down; False where it is too late for it."""
-        since = self._from(place)
-        await self.calendar.sleep_until(since)
+        """Waits for a date, or for another try, and writes a new attempt down.
+
+        Returns False where it is too late for it, or another date may be due before it, since the clock was set back.
+        """
+        while (since := self._from(place)) > self.calendar.now():
+            await self.calendar.sleep_towards(since)
+            if self._set_right():
+                return False
         if self._late(since):
             self._close(place, Outcome.FAILED if self.state.entries[place].attempts else Outcome.MISSED)
             return False
@@ -317,7 +355,7 @@ class Runner:
         words = f"{entry.question}, number {entry.number}, has no answer: {error}"
         changed = self.state.with_entry(place, outcome=Outcome.FAILED)
         self._write(msgspec.structs.replace(changed, stopped=words) if stopped else changed)
-        self.failed += 1
+        self.unanswered.add(place)
         self.ended()
         self.say(words)
         if not stopped:
@@ -329,7 +367,8 @@ class Runner:
     def _close(self, place: int, outcome: Outcome, **changes: Any) -> None:
         self._write(self.state.with_entry(place, outcome=outcome, **changes))
         entry = self.state.entries[place]
-        self.failed += outcome is not Outcome.PUBLISHED
+        if outcome is not Outcome.PUBLISHED:
+            self.unanswered.add(place)
         self.ended()
         self.say(f"{entry.question}, number {entry.number}: {outcome}")
 

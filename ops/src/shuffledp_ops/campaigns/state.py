@@ -71,6 +71,11 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """True while it may still be open."""
         return self.stage in {Stage.OPENING, Stage.OPEN}
 
+    @property
+    def latest(self) -> int:
+        """When it ended, or where it has not, began."""
+        return self.began_at if self.ended_at is None else self.ended_at
+
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One date of a question with its attempts, in their order."""
@@ -90,6 +95,17 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def date(self) -> Date:
         """When, of what."""
         return Date(self.question, self.number, self.at)
+
+    def at_time(self, now: int, grace: int) -> Entry:
+        """See `State.at_time`."""
+        if self.outcome is Outcome.MISSED and not self.attempts and now - self.at <= grace:
+            return msgspec.structs.replace(self, outcome=Outcome.DUE)
+        last = self.last
+        if self.outcome is not Outcome.DUE or last is None or last.latest <= now:
+            return self
+        ended_at = None if last.ended_at is None else min(last.ended_at, now)
+        seen = msgspec.structs.replace(last, began_at=min(last.began_at, now), ended_at=ended_at)
+        return msgspec.structs.replace(self, attempts=(*self.attempts[:-1], seen))
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,6 +145,20 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         known = self.entries[place].attempts
         kept = known[:-1] if known and known[-1].round_id == attempt.round_id else known
         return self.with_entry(place, attempts=(*kept, attempt))
+
+    def at_time(self, now: int, grace: int) -> State:
+        """The same as seen at `now`, where the clock may have been ahead when it was written; all in milliseconds.
+
+        1. A date that was missed, and whose time with its `grace` is not over, is still to come. No round was opened
+           for it, so nobody is asked twice and nothing is charged twice. What was asked stays as it is.
+        2. Nothing has happened later than now: retries and lateness are counted from now at the latest.
+
+        While clocks only go forward this changes nothing.
+        """
+        entries = tuple(entry.at_time(now, grace) for entry in self.entries)
+        if entries == self.entries and self.ended_at <= now:
+            return self
+        return msgspec.structs.replace(self, entries=entries, ended_at=min(self.ended_at, now))
 
     def unpaid(self, charged: set[str]) -> list[Date]:
         """Dates whose rounds are still to be charged, given the rounds that are."""

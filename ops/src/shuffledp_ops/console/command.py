@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
 import time
@@ -13,9 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 
+from shuffledp_client.gateway.connections import TimedConnection
 from shuffledp_core.errors import ConfigError, PortInUseError, UsageError
 from shuffledp_core.transport.tls import OPERATOR, VIEWER
 from shuffledp_ops.console.desk import Desk
@@ -30,7 +33,13 @@ _MOST_CONNECTIONS: Final = 256
 _MOST_HEADERS: Final = 16 * 1024
 _GRACE: Final = 1
 
+REQUEST_SECONDS: Final = 10.0
+"""In which a whole request must come: whoever sends half of one would otherwise keep its connection for ever."""
+
 _EVERYWHERE: Final = {"0.0.0.0", "::"}  # noqa: S104 - what an operator may say
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+"""What a browser says in `Host`, without the port."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,11 @@ class Listening:
 
     def check(self) -> None:
         """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
+        for name in self.names:
+            if not _NAME.fullmatch(name):
+                raise UsageError(
+                    f"--allow-host {name[:80]!r} is no name of a machine: give it without https:// and port"
+                )
         if (self.certificate is None) != (self.key is None):
             raise UsageError("--tls-certificate and --tls-key belong together; give both or none")
         for file in (self.certificate, self.key):
@@ -140,6 +154,15 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
         yield bound
 
 
+class _Connection(TimedConnection):
+    """A connection of the console: forms are short, so a request must come with its body within the seconds."""
+
+    head_seconds = REQUEST_SECONDS
+
+    def _arrived(self) -> bool:
+        return self._answering() and self.conn.their_state is not h11.SEND_BODY
+
+
 class _Server(uvicorn.Server):
     """A server that leaves signals to the command: those unwind it like any other."""
 
@@ -156,7 +179,7 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http="h11",
+        http=_Connection,
         h11_max_incomplete_event_size=_MOST_HEADERS,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=10,

@@ -1,7 +1,8 @@
 """What every request passes before a page is made: whose name it asked for, where it comes from, how long it is.
 
 1. Its `Host` is a name that this console has: a foreign name that was made to lead here (DNS rebinding) is refused.
-2. It reads, or it is a form of these pages: of the same origin, and short.
+2. It reads, or it is a form of these pages: of the same origin, short, and all there. Who hangs up in the midst of one,
+   or is hung up on, is no error.
 
 Every answer says that nothing from elsewhere may be loaded, framed or run.
 """
@@ -62,6 +63,11 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope["method"], Headers(scope=scope))
+        if refusal is None and scope["method"] == "POST":
+            form = await _form(receive)
+            if form is not None:
+                await self._app(scope, _again(form, receive), guarded)
+            return
         await (refusal or self._app)(scope, receive, guarded)
 
     def _refusal(self, method: str, headers: Headers) -> PlainTextResponse | None:
@@ -87,6 +93,26 @@ class Guard:
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_FORM:
             return _refuse(413, f"A form has at most {MOST_FORM:,} bytes, and says how many.")
         return None
+
+
+async def _form(receive: Receive) -> bytes | None:
+    """The body of a request that has said its length; None where it ended before."""
+    form = b""
+    while (message := await receive())["type"] == "http.request":
+        form += message.get("body", b"")
+        if not message.get("more_body", False):
+            return form
+    return None
+
+
+def _again(form: bytes, receive: Receive) -> Receive:
+    """What gives a body that was read already, and then what comes after it."""
+    parts: list[Message] = [{"type": "http.request", "body": form, "more_body": False}]
+
+    async def received() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return received
 
 
 def _name(host: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from shuffledp_ops.results.exporting import check_export, rows_of, write_rows
 from shuffledp_ops.results.fetching import PUBLISHED, Fetched, fetch, newest_published, summaries
 from shuffledp_ops.rounds.operate import save, trusted_files
 from shuffledp_ops.rounds.present import print_folder, print_report
-from shuffledp_ops.rounds.saving import check_folder, show_then_save
+from shuffledp_ops.rounds.saving import show_then_save, writable_folder
 from shuffledp_proto.v1 import analyst_pb2
 
 _WIDE: Final = 160
@@ -82,15 +83,14 @@ def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: boo
     """
     deployment = open_deployment(keys)
     trusted = trusted_files(keys)
-    if out is not None:
-        check_folder(out)
-    with working("verifying"):
-        found = asyncio.run(_fetch(deployment, round_id))
-    show = partial(_print, found, as_json=as_json)
-    if out is None:
-        show()
-        return
-    show_then_save(show, partial(save, found.report, out, keys, trusted))
+    with nullcontext() if out is None else writable_folder(out):
+        with working("verifying"):
+            found = asyncio.run(_fetch(deployment, round_id))
+        show = partial(_print, found, as_json=as_json)
+        if out is None:
+            show()
+            return
+        show_then_save(show, partial(save, found.report, out, keys, trusted))
     if not as_json:
         print_folder(out / found.report.round_id)
 
@@ -120,11 +120,11 @@ def run_export(keys: Path, file: Path, round_ids: Sequence[str]) -> None:
     """
     check_export(file)
     deployment = open_deployment(keys)
-    check_folder(file.parent)
-    with Stages(Console(stderr=True)) as stages:
-        found = asyncio.run(_fetch_all(deployment, round_ids, stages))
-    rows = [row for fetched in found for row in rows_of(fetched.report)]
-    write_rows(rows, file)
+    with writable_folder(file.parent, "--to"):
+        with Stages(Console(stderr=True)) as stages:
+            found = asyncio.run(_fetch_all(deployment, round_ids, stages))
+        rows = [row for fetched in found for row in rows_of(fetched.report)]
+        write_rows(rows, file)
     sys.stdout.write(f"{len(rows):,} rows of {len(found):,} rounds are in {file}\n")
 
 

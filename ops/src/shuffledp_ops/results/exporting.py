@@ -52,11 +52,13 @@ def check_export(file: Path) -> None:
     """Raises for a file that `write_rows` could not write, before anything is fetched.
 
     Raises:
-        UsageError: the file's ending names no format.
+        UsageError: the file's ending names no format, or it is a folder.
         ConfigError: Parquet without pyarrow.
     """
     if file.suffix.lower() not in WRITERS:
         raise UsageError(f"--to must be a file that ends in {', '.join(WRITERS)}, not {str(file)!r}")
+    if file.is_dir():
+        raise UsageError(f"--to {str(file)!r} is a folder; name a file, in it or elsewhere")
     if file.suffix.lower() == ".parquet":
         _arrow("pyarrow")
 

@@ -27,7 +27,7 @@ from shuffledp_ops.rounds.running import (
     read_result,
     with_published,
 )
-from shuffledp_ops.rounds.saving import check_folder, point_latest, save_round, show_then_save
+from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
@@ -42,10 +42,10 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     """
     deployment = open_deployment(keys)
     trusted = trusted_files(keys)
-    check_folder(out)
-    with Stages(Console(stderr=True)) as stages:
-        report = asyncio.run(_run(deployment, plan, stages))
-    show_then_save(partial(print_answer, report, as_json=as_json), partial(save, report, out, keys, trusted))
+    with writable_folder(out):
+        with Stages(Console(stderr=True)) as stages:
+            report = asyncio.run(_run(deployment, plan, stages))
+        show_then_save(partial(print_answer, report, as_json=as_json), partial(save, report, out, keys, trusted))
     if plan.allow_corrupt:
         _save_board(deployment, report, out / report.round_id)
     if not as_json:

@@ -22,12 +22,28 @@ LATEST: Final = "latest"
 """Link, beside the folders of rounds, to the one that was saved last."""
 
 
-def check_folder(folder: Path) -> None:
-    """Makes the folder and tests it with as many bytes as a round's documents have; leaves no file.
+@contextmanager
+def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
+    """A folder for what the block will have to write: made, and tested before the block does anything.
+
+    Tested with as many bytes as a round's documents have. Where the block fails, the folders that were made for it, and
+    hold nothing, are gone again. `option` is the one that names it.
 
     Raises:
         OutputError: it cannot be made or written, or has no room.
     """
+    made = [one for one in (folder, *folder.parents) if not os.path.exists(one)]  # noqa: PTH110 - of any name, also too long
+    try:
+        _check(folder, option)
+        yield
+    except BaseException:
+        for one in made:
+            with suppress(OSError):  # not empty: something was saved
+                one.rmdir()
+        raise
+
+
+def _check(folder: Path, option: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -36,7 +52,7 @@ def check_folder(folder: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise OutputError(
-            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another with --out"
+            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another with {option}"
         ) from error
 
 

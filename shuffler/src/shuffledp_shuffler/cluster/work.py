@@ -111,9 +111,9 @@ class Job:
 class Sum:
     """A multiset of records: how many, and the sum of their tags under a key of the job, in two words modulo 2^64.
 
-    Multisets that differ have equal sums with probability at most (d / 2^64)^2, d the largest power of two that divides
-    every difference of multiplicities (Clarke et al. 2003). A count alone does not see that one record was lost and
-    another doubled.
+    With tags of a random function, multisets that differ have equal sums with probability at most (d / 2^64)^2, d the
+    largest power of two that divides every difference of multiplicities (Clarke et al. 2003); `wide_tagger` is one up to
+    the bound of CBC-MAC. A count alone does not see that one record was lost and another doubled.
     """
 
     records: int = 0

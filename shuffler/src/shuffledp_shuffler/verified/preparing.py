@@ -11,7 +11,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BusyError, NodeFault, PolicyRefusal, RoundKeyError
 from shuffledp_core.randomness import system_random
 from shuffledp_core.verified.group import Scalar
-from shuffledp_core.verified.history import most_bytes, unblamed_bytes
+from shuffledp_core.verified.history import check_readable
 from shuffledp_core.verified.keys import NodeSecret, make_key, route_context
 from shuffledp_core.verified.manifests import check_enrolment_key, check_keys, mixing_key, mixing_part
 from shuffledp_shuffler.admission import Admission
@@ -123,23 +123,7 @@ def check_memory(terms: Terms, memory: int) -> None:
         )
 
 
-def most_read(terms: Terms, memory: int) -> int:
-    """Most bytes of a history, or of questions about one, that a node reads which may use `memory` bytes.
-
-    By the manifest alone every user but `min_reports` might be accused, which can be far more than any machine holds;
-    whoever sends so much need not have any of it, and would end this node's process with all its other rounds.
-    """
-    manifest = terms.manifest
-    return min(most_bytes(manifest), max(memory, unblamed_bytes(manifest)))
-
-
 def check_history_memory(terms: Terms, header: BatchHeader, memory: int) -> None:
     """Raises `PolicyRefusal` for a batch behind a history that is longer than this node reads (`most_read`)."""
-    if terms.mixing is None or not isinstance(header.history, int):
-        return
-    most = most_read(terms, memory)
-    if most < header.history <= most_bytes(terms.manifest):  # beyond that it fits no node: see `check_batch`
-        raise PolicyRefusal(
-            f"the accusations in front of a batch make its history {header.history:,} bytes long, this node reads "
-            f"{most:,}: raise `[mixing] memory` here, or plan for fewer reports above `min_reports`"
-        )
+    if terms.mixing is not None and isinstance(header.history, int):
+        check_readable(terms.manifest, header.history, memory, "[mixing] memory")  # beyond that it fits no node

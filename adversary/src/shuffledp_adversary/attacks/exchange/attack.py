@@ -53,6 +53,7 @@ from shuffledp_adversary.attacks.exchange.verified import run_verified
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
+from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.vocabulary import Mix
 
@@ -119,12 +120,16 @@ def run_exchange(
         tamperings: random ones in verified rounds, by a node at each position, and as many by a user.
 
     Raises:
-        UsageError: a number is out of range.
+        UsageError: a number is out of range, or of rounds that are mixed otherwise.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
     check_trials(trials, confidence, fewest=1)
     if mix is Mix.VERIFIED:
+        if (trials, confidence) != (TRIALS, DEFAULT_CONFIDENCE):
+            raise UsageError("--trials and --confidence are for --mix plain: of verified rounds nothing is sampled")
         return run_verified(users, culprits, tamperings)
+    if (users, culprits, tamperings) != (USERS + 1, "1", 0):
+        raise UsageError("--users, --culprits and --tamperings are for verified rounds: add --mix verified")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
         observations, refusals = asyncio.run(play(Path(folder), stages))

@@ -36,6 +36,9 @@ LAYERS: Final = (2, 3, 4)
 FEWEST: Final = 2
 """Honest users that a round must have."""
 
+MOST_USERS: Final = 10_000
+"""Users of such a round: their claims are checked by every party, all on this machine."""
+
 _AT_ONCE: Final = 50
 """Submissions that are on their way at a time."""
 
@@ -77,6 +80,8 @@ class CulpritsObservation:
 
 def counts(users: int, culprits: str) -> tuple[int, ...]:
     """The numbers of culprits that are asked for. Raises `UsageError` unless each leaves enough honest users."""
+    if not FEWEST < users <= MOST_USERS:
+        raise UsageError(f"--users must be from {FEWEST + 1} to {MOST_USERS:,}, not {users}")
     most = users - FEWEST
     numbers = {str(number): number for number in range(1, most + 1)}
     parts = [part.strip() for part in culprits.split(",")]
