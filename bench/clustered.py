@@ -86,6 +86,8 @@ def killed(records: int = RECORDS) -> float | None:
                 victim.kill()
 
             missing = asyncio.run(_mixed(cluster, source, records, kill))
+            if not lost:
+                raise RuntimeError("the batch was mixed before a worker was killed: take more records")
             left = sum(machine.processor_seconds() for machine in cluster.machines())
             spent = left + sum(lost) - idle + sum(os.times()[:4]) - before
             seconds = time.perf_counter() - began

@@ -163,21 +163,18 @@ async def compare() -> None:
                 for users in enrolled_users(system, verified, values)
             ]
             prepared = [submission for piece in await asyncio.gather(*pieces) for submission in piece]
-            half = USERS * TURNS
-            one, stream, entry = (
-                [whole(p) for p in prepared[:half]],
-                [streamed(p) for p in prepared[half : 2 * half]],
-                verified.entry,
-            )
+            third, entry = USERS * TURNS, verified.entry
+            one = [whole(p) for p in prepared[:third]]
+            stream = [streamed(p) for p in prepared[third : 2 * third]]
+            many = prepared[2 * third :]
             node, same, long = [
                 await _connected(stack, system, entry, system.processes[entry.name].pid) for _ in range(3)
             ]
-            many = prepared[2 * half :]
             receipts, others = await node.turn(one[:USERS]), await same.turn(stream[:USERS])
             brought = await long.long_streams(many[:USERS])
             bare = await _bare(stack, system, entry, len(receipts[0]))
             await bare.turn(stream[:USERS])
-            for begin in range(USERS, half, USERS):
+            for begin in range(USERS, third, USERS):
                 turn = slice(begin, begin + USERS)
                 receipts += await node.turn(one[turn])
                 await bare.turn(stream[turn])

@@ -68,6 +68,15 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
 
 
 @pytest.mark.usefixtures("library")
+def test_where_a_process_is_not_told_its_cores_as_on_macos_batches_work_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    _, (secret, *_), points = some("no affinity", 300)
+    assert list(Elements(points).times(secret)) == [multiply(secret, point) for point in points]
+
+
+@pytest.mark.usefixtures("library")
 def test_a_process_that_gets_other_cores_meanwhile_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     base, factors, points = some("cores", 600)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})

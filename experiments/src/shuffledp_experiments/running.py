@@ -59,7 +59,7 @@ def reproduce(entries: Sequence[Entry], out: Path, *, processes: int | None = No
     except OSError as error:
         raise ConfigError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
     longest_first = sorted(entries, key=lambda entry: entry.seconds, reverse=True)
-    workers = min(processes or len(os.sched_getaffinity(0)), len(entries))
+    workers = min(processes or os.cpu_count() or 1, len(entries))
     if workers <= 1:
         for entry in longest_first:
             yield reproduce_one(entry, out, **wishes)

@@ -105,7 +105,7 @@ def spread(work: Callable[[ItemT], FoundT], items: Sequence[ItemT]) -> list[Foun
     """work(item) for each, in threads; the first error in the order of the items is raised."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), len(os.sched_getaffinity(0)))) as threads:
+    with ThreadPoolExecutor(min(len(items), _cores())) as threads:
         return list(threads.map(work, items))
 
 
@@ -176,8 +176,13 @@ def _parts(items: Sequence[ItemT]) -> list[Sequence[ItemT]]:
     """As many parts as there are cores, but none of fewer than `_LEAST` items beside others."""
     if len(items) <= _LEAST:
         return [items] if items else []
-    size = max(_LEAST, -(-len(items) // len(os.sched_getaffinity(0))))
+    size = max(_LEAST, -(-len(items) // _cores()))
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _cores() -> int:
+    """Processors that this process may use; macOS tells only how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cut(packed: bytes) -> list[Element]:
