@@ -50,7 +50,7 @@ async def memory() -> None:
     """Prints the peak memory of each node, workers included, and what of it the records took, by their bytes."""
     users, bits = 1000, 250
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
-        async with LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3)) as system:
+        async with LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False) as system:
             await warm(pool)
             plan = RoundPlan(
                 population=system.population,

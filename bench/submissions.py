@@ -149,7 +149,7 @@ async def compare() -> None:
     """Prints rates, processor time and memory of all, and their ratios."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
-            LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3)) as system,
+            LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False) as system,
             AsyncExitStack() as stack,
         ):
             await warm(pool)

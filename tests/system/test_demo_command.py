@@ -196,15 +196,21 @@ def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> No
 
 
 def _until_processes_run(parent: int) -> list[int]:
-    """The system's processes, once a node's own children (its peeling processes) run as well."""
+    """All below the demo, once the six parties run, which have one parent, and peeling processes of some node."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        children = _children(parent)
-        grandchildren = [pid for child in children for pid in _children(child)]
-        if len(children) >= 6 and len(grandchildren) >= 3:
-            return [*children, *grandchildren]
+        parties, workers = _descendants(parent, 2), _descendants(parent, 3)
+        if len(parties) >= 6 and len(workers) >= 3:
+            return [*_descendants(parent, 1), *parties, *workers]
         time.sleep(0.05)
     raise AssertionError("the demo did not start its processes")
+
+
+def _descendants(pid: int, generation: int) -> list[int]:
+    found = [pid]
+    for _ in range(generation):
+        found = [child for one in found for child in _children(one)]
+    return found
 
 
 def _children(pid: int) -> list[int]:

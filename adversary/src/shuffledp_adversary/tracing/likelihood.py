@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
@@ -122,6 +121,8 @@ def _(spec: QuantisedRR, answers: NDArray[np.int64]) -> Floats:
 @log_likelihood.register
 def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
     """Sum of two binomials: each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2."""
+    from scipy.stats import binom  # here: slow to import, and every trace would wait for it
+
     flip, k = float(spec.randomise / 2), spec.max_value
     table = np.empty((len(answers), k + 1))
     for value in range(k + 1):

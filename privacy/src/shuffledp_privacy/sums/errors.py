@@ -12,8 +12,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.signal import fftconvolve
-from scipy.stats import binom
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
@@ -122,6 +120,8 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
     """
     if not (0 <= ones <= bits and 0 <= randomise < 1):
         raise UsageError(f"there must be 0 <= ones <= bits and 0 <= p < 1, not {ones}, {bits} and {randomise}")
+    from scipy.signal import fftconvolve  # here, as below: slow to import, and the noise of shares needs neither
+
     flip = randomise / 2
     first, kept = _binomial(ones, 1 - flip)
     second, risen = _binomial(bits - ones, flip)
@@ -132,6 +132,8 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
 
 def _binomial(trials: int, chance: float) -> tuple[int, Floats]:
     """First point and probabilities of a binomial law on its window."""
+    from scipy.stats import binom
+
     mean, deviation = trials * chance, math.sqrt(trials * chance * (1 - chance))
     reach = _DEVIATIONS * deviation + 40
     low, high = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))

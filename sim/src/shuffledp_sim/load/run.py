@@ -82,7 +82,8 @@ async def _system(options: LoadOptions, folder: Path, stages: Stages) -> AsyncIt
     if options.keys is not None:
         yield DeployedSystem(open_deployment(options.keys), options.population, None), {}
         return
-    local = LocalSystem(folder, nodes=options.nodes, budget=LocalBudget(_LOCAL_BUDGET, options.delta))
+    budget = LocalBudget(_LOCAL_BUDGET, options.delta)
+    local = LocalSystem(folder, nodes=options.nodes, budget=budget, forked=False)  # the memory of each is reported
     try:
         stages.update("start", 0, len(local.processes))
         await local.start(partial(stages.update, "start"))

@@ -17,13 +17,23 @@ PARENT = "SHUFFLEDP_PARENT"
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    """Asks for SIGTERM at the parent's death (Linux only), then becomes the module named on the command line."""
-    parent = os.environ.pop(PARENT, None)
+def end_with_parent(parent: int | None = None) -> None:
+    """Asks for SIGTERM at the parent's death (Linux only); ends at once when it has died already.
+
+    `parent` is its process id; None: the one in the environment.
+    """
+    named = os.environ.pop(PARENT, None)
+    if parent is None and named is not None:
+        parent = int(named)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if parent is not None and os.getppid() != int(parent):
+    if parent is not None and os.getppid() != parent:
         sys.exit(0)  # it died before this process could ask to hear of it
+
+
+def main() -> None:
+    """Becomes the module named on the command line, which ends with the parent."""
+    end_with_parent()
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 
 

@@ -1,8 +1,9 @@
 """Local deployment as processes of this machine: keys, configs, broker, accountant, nodes, analyst.
 
-Every process is the one that is deployed for real, started by its own command line; only the addresses are local.
-Nothing outlives the `LocalSystem`: each process leads its own process group, which is stopped (then killed) on the
-way out, and the kernel stops it when this process dies without a way out.
+Every process is the one that is deployed for real, run by its own command line; only the addresses are local, and what
+they import is imported once, by a process that they are forked from. Nothing outlives the `LocalSystem`: each process
+leads its own process group, which is stopped (then killed) on the way out, and the kernel stops it when this process
+dies without a way out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_core.vocabulary import Role
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment
 from shuffledp_sim.system.child import PARENT
+from shuffledp_sim.system.nursery import ForkedProcess, Nursery
+from shuffledp_sim.system.nursery import available as nursery_works
 from shuffledp_sim.system.ports import Ports
 
 START_SECONDS: Final = 60.0
@@ -48,27 +51,47 @@ class LocalBudget:
     delta: float
 
 
-class LocalProcess:
-    """One process of the system, with its log in a file."""
+class _OwnProcess:
+    """A process that is started from nothing, as a deployed one is; the interface of `ForkedProcess`."""
 
-    def __init__(self, name: str, command: list[str], log: Path) -> None:
-        self.name = name
-        self.command = command
-        self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Starts it, also again; the log is appended to."""
-        with self.log.open("ab") as log:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        with log.open("ab") as file:
             self._process = subprocess.Popen(  # noqa: S603 - our own command lines
-                self.command,
+                [sys.executable, "-m", "shuffledp_sim.system.child", *command],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=file,
+                stderr=file,
                 # Ctrl-C at a terminal then reaches this process alone, which stops the others in good order.
                 start_new_session=True,
                 env={**os.environ, PARENT: str(os.getpid())},
             )
+        self.pid = self._process.pid
+
+    def ended(self, seconds: float | None) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode is not None
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+class LocalProcess:
+    """One process of the system, with its log in a file: a module with its arguments, of a nursery if there is one."""
+
+    def __init__(self, name: str, command: list[str], log: Path, nursery: Nursery | None = None) -> None:
+        self.name = name
+        self.command = command
+        self.log = log
+        self._nursery = nursery
+        self._process: _OwnProcess | ForkedProcess | None = None
+
+    def start(self) -> None:
+        """Starts it, also again; the log is appended to."""
+        if self._nursery is None:
+            self._process = _OwnProcess(self.command, self.log)
+        else:
+            self._process = self._nursery.start(self.command, self.log)
 
     @property
     def pid(self) -> int:
@@ -80,13 +103,13 @@ class LocalProcess:
     @property
     def alive(self) -> bool:
         """True while it runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and not self._process.ended(0)
 
     def kill(self) -> None:
         """Kills the process alone (SIGKILL), as a crash would; its group is cleared by `stop`."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.ended(None)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to the process and all of its children."""
@@ -98,11 +121,10 @@ class LocalProcess:
         """Waits for its end, then kills what is left of its group."""
         if self._process is None:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+        self._process.ended(seconds)
         # Also after a clean end: workers of a process that was killed before are left in its group.
         self.signal_group(signal.SIGKILL)
-        self._process.wait()
+        self._process.ended(None)
 
     def last_words(self) -> str:
         """The last line of its log, for error messages."""
@@ -124,6 +146,8 @@ class LocalSystem:
         corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
         proxied: names of parties that listen elsewhere than the roster says, so that a proxy can stand between them and
             whoever calls them; the attribute `listens` has everybody's real host:port by name.
+        forked: whether processes are forked from one that has imported everything (`nursery`), which takes half of the
+            processor time. Their memory then counts what they share: not for measurements.
     """
 
     def __init__(
@@ -138,6 +162,7 @@ class LocalSystem:
         programs: Mapping[str, Sequence[str]] | None = None,
         corrupt: Collection[int] = (),
         proxied: Collection[str] = (),
+        forked: bool = True,
     ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._ports = Ports(2 * nodes + 5 + len(proxied))
@@ -147,6 +172,7 @@ class LocalSystem:
         }
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._nursery = Nursery(folder / "nursery.log") if forked and nursery_works() else None
         self._settings = settings or {}
         pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 : 2 * nodes + 5], strict=True)
         behind = zip(sorted(proxied), ports[2 * nodes + 5 :], strict=True)
@@ -178,8 +204,7 @@ class LocalSystem:
         return self.folder / "corrupt" / name
 
     def _add(self, name: str, module: list[str]) -> None:
-        command = [sys.executable, "-m", "shuffledp_sim.system.child", *module]
-        self.processes[name] = LocalProcess(name, command, self.folder / f"{name}.log")
+        self.processes[name] = LocalProcess(name, module, self.folder / f"{name}.log", self._nursery)
 
     def _write_config(self, name: str, extra: str) -> Path:
         party = self.deployment.roster.party(name)
@@ -205,6 +230,9 @@ class LocalSystem:
 
         `progress` is called with the number of healthy processes, and their total.
         """
+        if self._nursery is not None:
+            self._nursery.begin()
+            await asyncio.to_thread(self._nursery.until_ready)
         for process in self.processes.values():
             process.start()
         waiting = [asyncio.ensure_future(self.until_healthy(name)) for name in self.processes]
@@ -242,6 +270,8 @@ class LocalSystem:
         finally:
             for process in self.processes.values():
                 process.wait(0)
+            if self._nursery is not None:
+                self._nursery.close()
             self._ports.close()
 
     def check_alive(self) -> None:

@@ -1,0 +1,200 @@
+"""Processes that are forked from one that has imported what they need: `python -m shuffledp_sim.system.nursery SOCKET`.
+
+Importing is nearly all that a party's start costs, and a system on one machine has six parties. The nursery imports
+for all of them, once, and is then told which command line to run: it forks, and the child runs that module as
+`python -m` would. It has no thread, no event loop and no gRPC channel at any time, so that a fork copies none.
+
+The nursery ends when its socket does. Its children are told to end when the nursery dies, in whatever way.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.errors import ConfigError, UnreachableError, UsageError
+from shuffledp_sim.system.child import PARENT, end_with_parent
+
+PRELOADED: Final = (
+    "amqtt.broker",
+    "shuffledp_accountant.metrics",
+    "shuffledp_accountant.service",
+    "shuffledp_analyst.app",
+    "shuffledp_shuffler.command",
+)
+"""What the parties import, but for their command lines themselves: these are run, each as `__main__`."""
+
+_MESSAGE_BYTES: Final = 2**16
+
+
+def available() -> bool:
+    """Whether this system has what a nursery needs: Linux does."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open")
+
+
+class ForkedProcess:
+    """A process of a nursery. It is known by a descriptor, so no later process of the same number is taken for it."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def ended(self, seconds: float | None) -> bool:
+        """Waits for its end, at most so long; None: as long as it takes. Whether it has ended."""
+        return bool(select.select([self._descriptor], [], [], seconds)[0])
+
+    def kill(self) -> None:
+        """SIGKILL to it alone."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+
+class Nursery:
+    """A nursery of this process, from `begin` to `close`; what it says goes to the file `log`."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._ready = False
+
+    def begin(self) -> None:
+        """Starts it, unless it runs; it then imports for a second. It ends with the thread that calls this."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other, self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                [sys.executable, "-m", "shuffledp_sim.system.nursery", str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+                env={**os.environ, PARENT: str(os.getpid())},
+            )
+
+    def until_ready(self) -> None:
+        """Waits until everything is imported. Raises `ConfigError` when it ended instead."""
+        if self._ready:
+            return
+        if self._connection().recv(_MESSAGE_BYTES) == b"":
+            said = self._log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise ConfigError(f"the process that all others are forked from did not start: {said[-1]}")
+        self._ready = True
+
+    def start(self, command: Sequence[str], log: Path) -> ForkedProcess:
+        """Runs a module with its arguments; both of its streams are appended to `log`.
+
+        Raises:
+            ConfigError: the nursery did not start.
+            UnreachableError: it has died since.
+        """
+        self.begin()
+        self.until_ready()
+        connection = self._connection()
+        try:
+            connection.send(json.dumps([str(log.absolute()), *command]).encode())
+            said, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
+        except OSError as error:
+            raise UnreachableError(_DIED) from error
+        if not descriptors:
+            raise UnreachableError(_DIED)
+        return ForkedProcess(int(said), descriptors[0])
+
+    def close(self) -> None:
+        """Ends it, and with it whatever it has started and still runs. Safe to call twice."""
+        self._ready = False
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+    def _connection(self) -> socket.socket:
+        if self._socket is None:
+            raise ValueError("the nursery is not started")
+        return self._socket
+
+
+_DIED: Final = "the process that all others are forked from has died; is the machine out of memory?"
+
+
+def main() -> None:
+    """Entry point: one argument, the number of the socket. A child leaves it as the program it was asked for."""
+    if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
+        raise UsageError("usage: python -m shuffledp_sim.system.nursery SOCKET")
+    end_with_parent()
+    for name in PRELOADED:
+        import_module(name)
+    gc.freeze()  # the collector of a child then leaves these objects, and with them their shared pages, alone
+    signal.signal(signal.SIGCHLD, _reap)
+    command = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if command is not None:
+        sys.argv = list(command)
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+
+
+def _serve(connection: socket.socket) -> list[str] | None:
+    """Forks as it is asked. In a child it returns the command; in the nursery None, at the end."""
+    nursery = os.getpid()
+    with connection:
+        connection.send(b"ready")
+        while request := connection.recv(_MESSAGE_BYTES):
+            said: list[str] = json.loads(request)
+            log, *command = said
+            # Held back until its descriptor is open: one that ended at once could be another process by then.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+            pid = os.fork()
+            if pid == 0:
+                _become(Path(log), nursery)
+                return command
+            with suppress(OSError):  # it has done so itself, or ended
+                os.setpgid(pid, pid)
+            descriptor = os.pidfd_open(pid)
+            socket.send_fds(connection, [str(pid).encode()], [descriptor])
+            os.close(descriptor)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    return None
+
+
+def _become(log: Path, nursery: int) -> None:
+    """Makes the child what a new process would be: its own group, signals, log, and randomness."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    end_with_parent(nursery)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    # Ours is the operating system's, OpenSSL and `random` begin anew in a child by themselves; numpy's does not.
+    if "numpy.random" in sys.modules:
+        import_module("numpy.random").seed()
+
+
+def _reap(*_: object) -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+
+
+if __name__ == "__main__":
+    main()
