@@ -63,9 +63,9 @@ def test_a_folder_that_was_moved_is_asked_for_and_no_second_one_is_made(alice: P
     moved.parent.mkdir()
     home.rename(moved)
     before = sorted(tmp_path.rglob("*"))
-    for named in (None, other):
+    for folder in (None, other):
         with pytest.raises(ConfigError, match=r"alice\.device, and that folder is not there any more"):
-            home_of(alice, named)
+            home_of(alice, folder)
     assert sorted(tmp_path.rglob("*")) == before
     for _ in range(2):  # as the error says; from then on it is known
         again = home_of(alice, moved)

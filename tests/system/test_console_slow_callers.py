@@ -94,21 +94,23 @@ def wait_for_the_end(callers: list[socket.socket], drip: bytes) -> None:
             selector.register(caller, selectors.EVENT_READ)
         while selector.get_map():
             for key, _ in selector.select(timeout=0.5):
-                caller = key.fileobj
-                assert isinstance(caller, socket.socket)
+                ready = caller_of(key)
                 try:
-                    ended = not caller.recv(2**16)
+                    ended = not ready.recv(2**16)
                 except ConnectionError:
                     ended = True
                 if ended:
-                    selector.unregister(caller)
+                    selector.unregister(ready)
             for key in list(selector.get_map().values()) if drip else []:
-                caller = key.fileobj
-                assert isinstance(caller, socket.socket)
                 try:
-                    caller.send(drip)
+                    caller_of(key).send(drip)
                 except OSError:  # hung up on: seen above in a moment
                     continue
+
+
+def caller_of(key: selectors.SelectorKey) -> socket.socket:
+    assert isinstance(key.fileobj, socket.socket)
+    return key.fileobj
 
 
 @pytest.mark.timeout(NEVER)

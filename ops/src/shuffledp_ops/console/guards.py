@@ -97,11 +97,11 @@ class Guard:
 
 async def _form(receive: Receive) -> bytes | None:
     """The body of a request that has said its length; None where it ended before."""
-    form = b""
+    form = bytearray()
     while (message := await receive())["type"] == "http.request":
         form += message.get("body", b"")
         if not message.get("more_body", False):
-            return form
+            return bytes(form)
     return None
 
 

@@ -105,8 +105,12 @@ def init(
     client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
 ) -> None:
     """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
+    from shuffledp_client.config import is_address
+    from shuffledp_core.errors import UsageError
     from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
 
+    if not is_address(f"{host}:{first_port}"):
+        raise UsageError(f"--host {host[:80]!r} is no name or address of a machine")
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
     deployment = create_deployment(

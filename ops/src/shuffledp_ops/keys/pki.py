@@ -101,6 +101,8 @@ def create_deployment(
     """
     check_name(population, "population")
     check_names(clients, "client")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; name a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
     target = folder.resolve()
