@@ -18,7 +18,7 @@ help:
 	@echo "make check   style, types, import contracts, generated code, the documentation's links"
 	@echo "make docs    the documentation as a site, out/site/index.html"
 	@echo "make bench   speed as ratios of one run"
-	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123 of its cases, KINDS=split-mix"
+	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123, FROM=123, KINDS=split-mix"
 	@echo "make accel   build and install the accelerator of batch cryptography; needs cargo (docs/operations.md)"
 	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
 	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
@@ -98,7 +98,7 @@ accel-timing:
 	cd accel && cargo run --release --locked --quiet --example timing $(if $(LEAK),--features planted-leak)
 
 fuzz: .venv/synced
-	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(KINDS),--kinds $(KINDS))
+	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS))
 
 soak: .venv/synced
 	$(RUN) python -m bench.soak --minutes $(MINUTES)

@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None, help="the same cases again; drawn and printed without it")
     parser.add_argument("--only", type=int, default=None, help="the number of one case, which is shown in full")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="first number, to go on after a stop")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so long")
     parser.add_argument("--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s")
     options = parser.parse_args()
@@ -76,7 +77,8 @@ def main() -> None:
         parser.error(f"no kind {', '.join(sorted(unknown))}; choose from {', '.join(KINDS)}")
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     _say(f"seed {seed}")
-    verdicts = run(seed, range(options.cases) if options.only is None else [options.only], options.seconds, kinds)
+    numbers = range(options.first, options.cases) if options.only is None else [options.only]
+    verdicts = run(seed, numbers, options.seconds, kinds)
     if options.only is not None:
         _say("\n".join(str(verdict) for verdict in verdicts))
     _say(f"{len(verdicts)} cases\n{table(verdicts)}")

@@ -24,6 +24,9 @@ SEARCH_TOLERANCE = 3e-4
 NEAR = {"delta": 1e-2, "epsilon": 5e-4}
 """A passing parameter this close to the target, in ln δ or ln ε, is not searched further."""
 
+ROUGH = 5e-3
+"""Certified so much below the target is searched once more, for rounds that the search only estimates."""
+
 _MOST_STEPS = 40
 
 __all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
@@ -110,6 +113,14 @@ def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
     return _padded(spec, high)
 
 
+def _again(family: Family, target: Target) -> Fraction | None:
+    """The parameter of least noise for another aim; None where the search finds none."""
+    try:
+        return _Search(family, target).least()
+    except CannotCertify:
+        return None
+
+
 def _padded(spec: Mechanism, padding: int) -> Mechanism:
     return structs.replace(spec, padding=padding)
 
@@ -138,16 +149,32 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         fixed = replace(family, build=lambda value: _padded(family.build(value), padding), guess=float(parameter))
         parameter = _Search(fixed, target).least()
         spec = fixed.build(parameter)
+    aimed, passed = target, None
     for attempt in range(_MOST_STEPS):
         # Pure noise meets every target and answers nothing.
         if math.isinf(standard_error(spec, target.users)):
             raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
         certified = certified_epsilon_of(spec, target)
+        rough = target.rounds > 1 and not isinstance(spec, PaddedSpec) and attempt < 2 and 0 < certified < math.inf
         if certified <= target.epsilon:
-            return spec
+            if passed is not None or not rough or certified > target.epsilon * (1 - ROUGH):
+                return spec
+            passed = spec
+        elif passed is not None:
+            return passed
+        if rough:
+            # What the search goes by may be off by some percent: now it is known by how much.
+            aimed = replace(aimed, epsilon=min(100.0, aimed.epsilon * target.epsilon / certified))
+            again = _again(replace(family, guess=float(parameter)), aimed)
+            if again is not None and family.build(again) != spec:
+                parameter, spec = again, family.build(again)
+                continue
+        if passed is not None:
+            return passed
         # First the padding that the estimate saved, then more noise in growing steps, the safest at last. As much at
         # once as ε is too large: a step is a 2^-11th at most, and ε changes no faster than the parameter.
-        missed = int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) if attempt else 0
+        saved = isinstance(spec, PaddedSpec) and not attempt
+        missed = 0 if saved else int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) + (not attempt)
         parameter = family.noisier(parameter, max(2**attempt // 2, missed))
         spec = family.build(parameter)
     raise family.refusal(target)

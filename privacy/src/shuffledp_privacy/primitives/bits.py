@@ -16,7 +16,7 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cd
 
 @dataclass(frozen=True, slots=True)
 class BitSum:
-    """Law of Bin(zeros, a) - Bin(ones, a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2.
+    """Law of Bin(zeros, a) - Bin(ones, a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2, or one per row.
 
     It is the sum of all flipped bits less the number of ones: counted so, a trillion bits of which few are flipped have
     small phases, small tilts times thresholds, and keep their digits.
@@ -24,11 +24,17 @@ class BitSum:
 
     zeros: Floats
     ones: Floats
-    flip: float
+    flip: Floats | float
 
     def rows(self, index: NDArray[np.intp]) -> BitSum:
         """The laws of some rows."""
-        return BitSum(self.zeros[index], self.ones[index], self.flip)
+        flip = self.flip if isinstance(self.flip, float) else self.flip[index]
+        return BitSum(self.zeros[index], self.ones[index], flip)
+
+    @property
+    def total(self) -> Floats:
+        """Number of bits."""
+        return self.zeros + self.ones
 
     def saddle(self, threshold: Floats) -> Floats:
         """The tilt with the given mean, from the quadratic equation for e^s."""
@@ -47,7 +53,8 @@ class BitSum:
 
     def _tilted(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Tilted probabilities that a zero and a one bit are flipped, each with its complement; nothing cancels."""
-        up, down, rest = self.flip * np.exp(tilt), self.flip * np.exp(-tilt), 1 - self.flip
+        flip = _column(self.flip, tilt)
+        up, down, rest = flip * np.exp(tilt), flip * np.exp(-tilt), 1 - flip
         return up / (rest + up), rest / (rest + up), down / (rest + down), rest / (rest + down)
 
     def _cumulants(self, tilt: Floats) -> tuple[Floats, Floats]:
@@ -103,8 +110,9 @@ class BitSum:
         return left - right, left + right
 
 
-def _column(counts: Floats, tilt: Floats) -> Floats:
-    return counts[:, None] if tilt.ndim == 2 else counts
+def _column(values: Floats | float, tilt: Floats) -> Floats:
+    values = np.asarray(values, dtype=np.float64)
+    return values[:, None] if tilt.ndim == 2 and values.ndim else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +185,58 @@ class BitPair:
     def shift(self) -> Floats:
         """d (1 - p)."""
         return self.distance * (1 - 2 * self.flip)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedSums:
+    """Pair of sums of equally many flipped bits, in likelihood-ratio order; an `OrderedPair` with rows."""
+
+    first: BitSum
+    second: BitSum
+
+    def rows(self, index: NDArray[np.intp]) -> OrderedSums:
+        """The pairs of some rows."""
+        return OrderedSums(self.first.rows(index), self.second.rows(index))
+
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.first.zeros)
+
+    def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
+        """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
+        inside = np.clip(threshold, 0.0, self.first.total - 1)
+        found = (log_cdf(law, inside - law.ones) for law in (self.first, self.second))
+        below, above = threshold < 0, threshold >= self.first.total
+
+        def replace(values: Floats) -> Floats:
+            return np.where(below, -np.inf, np.where(above, 0.0, values))
+
+        near, far = (LogValues(replace(each.low), replace(each.high)) for each in found)
+        return near, far
+
+    def log_ratio(self, threshold: Floats) -> LogValues:
+        """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
+        inside = np.clip(threshold, 0.0, self.first.total)
+        near, far = (log_pmf(law, inside - law.ones) for law in (self.first, self.second))
+
+        def replace(values: Floats) -> Floats:
+            return np.where(threshold < 0, np.inf, np.where(threshold > self.first.total, -np.inf, values))
+
+        return LogValues(replace(near.low - far.high), replace(near.high - far.low))
+
+    def guess(self, epsilon: Floats) -> Floats:
+        """Where Gaussian laws of these means, and of P's variance, have the ratio e^E."""
+        middle = 0.5 * (self._mean(self.first) + self._mean(self.second))
+        return np.clip(middle - epsilon * self.spread() ** 2 / np.maximum(self.shift(), 1e-12), 0.0, self.first.total)
+
+    def spread(self) -> Floats:
+        """Standard deviation of P."""
+        return np.sqrt(self.first.variance(np.zeros_like(self.first.zeros)))
+
+    def shift(self) -> Floats:
+        """Difference of the means."""
+        return self._mean(self.second) - self._mean(self.first)
+
+    @staticmethod
+    def _mean(law: BitSum) -> Floats:
+        return law.ones + law.mean(np.zeros_like(law.ones))

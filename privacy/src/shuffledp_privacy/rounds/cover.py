@@ -8,14 +8,19 @@ from collections.abc import Callable
 COVER_TOLERANCE = 0.01
 """Relative slack at which the search over distances stops refining its cover."""
 
+ACCEPTED = 0.002
+"""Relative excess over a single distance at which an interval is left as it is."""
+
 
 def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
     """Upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
 
     `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
-    one is a single distance or too short for a split to gain more than `COVER_TOLERANCE`.
+    one is a single distance, too short for a split to gain more than `COVER_TOLERANCE`, or hardly above what some
+    single distance has: the rest would cost many compositions and gain less than `ACCEPTED`.
     """
     heap: list[tuple[float, int, int]] = []
+    known = ceiling(d_max, d_max)
     low = 1
     while low <= d_max:
         # Each interval bounds E(d)/d by E_b/a, which is loose by less than 2 here (C7).
@@ -24,7 +29,9 @@ def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> fl
         low = high + 1
     while True:
         worst, low, high = heap[0]
-        if high <= low * (1 + COVER_TOLERANCE):
+        if low == high:
+            known = max(known, -worst)
+        if high <= low * (1 + COVER_TOLERANCE) or -worst <= known * (1 + ACCEPTED):
             return -worst
         middle = (low + high) // 2
         heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))

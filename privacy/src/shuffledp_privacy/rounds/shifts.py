@@ -1,7 +1,8 @@
-"""Composition of rounds that add log-concave noise to a sum: under metric adjacency the largest distance is worst.
+"""Composition of rounds of which the largest distance is known to be the worst under metric adjacency.
 
-The noises of all rounds are composed at d_max alone: the unclamped ones, what clamping costs being added once, or those
-that clamping leaves (docs/accounting.md, Proposition C12). No other distance has to be looked at.
+Those that add log-concave noise to a sum, and those that flip bits. All rounds are composed at d_max alone: unclamped
+noise, what clamping costs being added once, or the noise that clamping leaves (docs/accounting.md, Proposition C12).
+No other distance has to be looked at.
 """
 
 from __future__ import annotations
@@ -10,43 +11,93 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Final
+from typing import Final, Protocol
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle, SplitMix
+from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
 from shuffledp_privacy.splitting import left_of
-from shuffledp_privacy.sums import geo, sgdl, split
-from shuffledp_privacy.sums.common import NoisySum
+from shuffledp_privacy.sums import geo, rr, sgdl, split
 
 NOTHING: Final = 1e-3
 """Share of δ that clamping may cost before the noise that it leaves is composed instead of the whole one."""
 
 
+class Farthest(Protocol):
+    """A round at its largest distance, as C12 composes it; `NoisySum` says more of the members."""
+
+    @property
+    def d_max(self) -> int:
+        """The largest distance."""
+
+    @property
+    def kept(self) -> object | None:
+        """What clamping leaves of the noise; None where that is no bound."""
+
+    def unclamped(self, epsilons: Floats) -> Floats:
+        """Certified δ at total ε >= 0 if nobody is clamped."""
+
+    def left(self, epsilons: Floats) -> Floats:
+        """Certified δ at total ε >= 0 by what clamping leaves."""
+
+    def least_delta(self) -> float:
+        """δ that clamping costs the round if it is composed as `unclamped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlippedBits:
+    """A round of rr-shuffle: nothing is clamped."""
+
+    bits: rr.BitShuffle
+    kept: None = None
+
+    @property
+    def d_max(self) -> int:
+        """The largest distance."""
+        return self.bits.d_max
+
+    def unclamped(self, epsilons: Floats) -> Floats:
+        """Certified δ at total ε >= 0 that holds for rounds at every distance."""
+        return self.bits.farthest(epsilons)
+
+    left = unclamped
+
+    def least_delta(self) -> float:
+        """0."""
+        return 0.0
+
+
 @singledispatch
-def noisy_sum(spec: object, setting: Setting) -> NoisySum | None:
-    """Noise of a round that adds log-concave noise to a sum; None for any other round."""
-    found = registered(noisy_sum, spec)
+def farthest(spec: object, setting: Setting) -> Farthest | None:
+    """A round whose largest distance is the worst, composed with others of the kind; None for any other round."""
+    found = registered(farthest, spec)
     return None if found is None else found(spec, setting)
 
 
-@noisy_sum.register
-def _(spec: GeoShuffle, setting: Setting) -> NoisySum | None:
+@farthest.register
+def _(spec: RRShuffle, setting: Setting) -> Farthest | None:
+    found = rr.bit_shuffle(spec, setting)
+    return FlippedBits(found) if found.continues else None
+
+
+@farthest.register
+def _(spec: GeoShuffle, setting: Setting) -> Farthest | None:
     return geo.noisy_sum(spec, setting)
 
 
-@noisy_sum.register
-def _(spec: SGDLShuffle, setting: Setting) -> NoisySum | None:
+@farthest.register
+def _(spec: SGDLShuffle, setting: Setting) -> Farthest | None:
     found = sgdl.noisy_sum(spec, setting)
     # Less than one whole noise has a spike at 0, and its largest distance need not be the worst.
     return found if found.log_concave else None
 
 
-@noisy_sum.register
-def _(spec: SplitMix, setting: Setting) -> NoisySum | None:
+@farthest.register
+def _(spec: SplitMix, setting: Setting) -> Farthest | None:
     found = split.noisy_sum(spec, setting)
     return found if found.log_concave else None
 
@@ -55,7 +106,7 @@ def _(spec: SplitMix, setting: Setting) -> NoisySum | None:
 class Shifts:
     """Several such rounds with their repetitions, all at the same largest distance."""
 
-    sums: tuple[NoisySum, ...]
+    sums: tuple[Farthest, ...]
     times: tuple[int, ...]
 
     def _losses(self, delta: float) -> tuple[float, ...]:
@@ -101,13 +152,13 @@ class Shifts:
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:
-    """The rounds (spec, setting, times) as log-concave noise at d_max; None where one of them is something else."""
+    """The rounds (spec, setting, times) at d_max; None where that is not known to be the worst distance."""
     sums = []
     for spec, setting, _ in rounds:
         # C12 shifts all rounds by the same distance; a smaller domain ends before it.
         if int(getattr(spec, "domain", 1)) - 1 < d_max:
             return None
-        found = noisy_sum(spec, Setting(setting.users, setting.honest, setting.adjacency, d_max))
+        found = farthest(spec, Setting(setting.users, setting.honest, setting.adjacency, d_max))
         if found is None:
             return None
         sums.append(found)

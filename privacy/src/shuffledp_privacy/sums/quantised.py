@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,12 @@ CELLS = 2_000
 
 LOOKED_AT = 12
 """Numbers of steps that are looked at one by one; beyond, the bound for all of them is loose by less than η/100."""
+
+TABLE_NODES = 96
+"""Points of a code's curve that is read off chords; they add about a tenth of a percent to ε."""
+
+TABLE_TAIL = 1e-22
+"""δ at which such a table ends, about."""
 
 SLACK = 2e-4
 """Relative gap below which nobody asks whether less can be certified."""
@@ -192,6 +198,17 @@ class QuantisedRound:
             return 0.0 if found is None else float(found.upper.max())
 
         return self._mixed(code, distance, epsilon)
+
+    def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
+        """The same at many total ε, shape alike."""
+        (whole, share), item = self.steps(distance), self.of_code(min(self.steps(distance)[0] + 1, self.code.max_value))
+        if not share:
+            return np.where(epsilons < self.pure(distance), item.ends_curve(whole, epsilons), 0.0)
+        low, high = _split(whole, share, epsilons)
+        found = float(share) * item.ends_curve(whole + 1, high)
+        if whole:
+            found = found + (1 - float(share)) * item.ends_curve(whole, low)
+        return np.where(epsilons < self.pure(distance), np.minimum(found, 1.0), 0.0)
 
     def _mixed(self, code: Callable[[int, float], float], distance: int, epsilon: float) -> float:
         if epsilon >= self.pure(distance):
@@ -413,6 +430,22 @@ def quantised_round(spec: QuantisedRR, setting: Setting) -> QuantisedRound:
     )
 
 
+@lru_cache(maxsize=1024)
+def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Floats]:
+    """Points and the code's curve there, for a change by so many steps: every distance asks for two of a few."""
+    item = rr.bit_shuffle(code, Setting(honest, honest, max_distance=steps))
+    reach = min(1.1 * float(item.attained(np.array([steps]), TABLE_TAIL)[0]) + 1e-9, item.per_unit * steps)
+    nodes = np.linspace(0.0, reach, TABLE_NODES)
+    return nodes, np.minimum.accumulate(certified_curve(code, Setting(honest, honest), steps, nodes))
+
+
+def _code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> Floats:
+    """The code's curve at ε >= 0 from chords, which are above it; beyond the table its last value, as it falls."""
+    nodes, values = _code_table(code, honest, steps)
+    found = chord(nodes, values, np.minimum(epsilons, nodes[-1]))
+    return np.asarray(np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, found), dtype=np.float64)
+
+
 _BASIS = (
     "S20: a change by d = Q (a + b) is one by a + 1 steps with chance b, by a otherwise; proved",
     "S10: the bits of each number of steps, every number of ones among the others, both directions",
@@ -464,11 +497,11 @@ def _(spec: QuantisedRR, setting: Setting, distance: int, epsilons: Floats) -> F
     asked = np.minimum(sizes, 700.0)
     if share:
         low, high = _split(whole, share, asked)
-        upper = float(share) * certified_curve(item.code, setting, whole + 1, high)
+        upper = float(share) * _code_curve(item.code, setting.honest, whole + 1, high)
         if whole:
-            upper = upper + (1 - float(share)) * certified_curve(item.code, setting, whole, low)
+            upper = upper + (1 - float(share)) * _code_curve(item.code, setting.honest, whole, low)
         upper = np.minimum(upper * (1 + ROUNDING), 1.0)
     else:
-        upper = certified_curve(item.code, setting, whole, asked)
+        upper = _code_curve(item.code, setting.honest, whole, asked)
     upper = np.where(sizes >= item.pure(distance), 0.0, upper)
     return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

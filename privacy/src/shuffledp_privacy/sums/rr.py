@@ -26,7 +26,7 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_privacy.primitives.bits import BitPair
+from shuffledp_privacy.primitives.bits import BitPair, BitSum, OrderedSums
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
@@ -43,6 +43,15 @@ from shuffledp_privacy.sums.common import (
 
 BLOCKS = 16
 """Number of blocks into which the numbers of ones are first cut; more where the maximum is."""
+
+TILTED = 64
+"""Most intervals of the numbers of zeros that C12 (c) asks about; each adds 1/64 of the distance, if it counts."""
+
+FARTHEST_TILT = 600.0
+"""Largest tilt of a flip's chance, nats."""
+
+CONTINUED_NODES = 40
+"""Points at which those are computed; chords between them are above."""
 
 SLACK = 5e-4
 """Accepted relative gap between certified and attained ε: blocks of compositions lose noise."""
@@ -163,6 +172,52 @@ class BitShuffle:
         found: Floats = least_epsilon(self._ends(distance), delta)[1].reshape(-1, 2).max(axis=1)
         return found
 
+    def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
+        """δ at total ε, shape alike, of the datasets whose other bits are all 0, or all 1: nearly always the worst."""
+        pairs = self._ends(np.full(len(epsilons), distance, dtype=np.int64))
+        found = hockey_stick(pairs, np.repeat(epsilons, 2)).upper.reshape(-1, 2).max(axis=1)
+        return np.where(epsilons < self.per_unit * distance, found, 0.0)
+
+    def farthest(self, epsilons: Floats) -> Floats:
+        """Certified δ at total ε >= 0, shape alike: with it rounds at d_max cover rounds at every distance (C12 (c)).
+
+        The curve at d_max; and for datasets at smaller distances whose other bits are nearly all 1 that of what C12
+        makes of them at d_max, which is hardly ever more.
+        """
+        nodes, spread = nodes_of(epsilons)
+        few, chords = nodes_of(nodes, CONTINUED_NODES)
+        return spread(np.maximum(_curve(self, self.d_max, nodes), chords(self._continued(few))))
+
+    def _continued(self, nodes: Floats) -> Floats:
+        """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in both orders."""
+        best = np.zeros_like(nodes)
+        if self.d_max == 1 or self.flip >= 0.5 or not len(nodes):
+            return best
+        edges = np.unique(np.linspace(1, self.d_max, min(self.d_max - 1, TILTED) + 1).round())
+        low, high = edges[:-1], edges[1:] - 1
+        whole = np.full(len(low), float(self.bits))
+        # Of all i in an interval the most zeros and the most tilts are the worst, and so are fewer flips of these.
+        odds = self.flip / (1 - self.flip) * np.exp(-(self.d_max - low) * self._tilt())
+        fewer = odds / (1 + odds) * (1 - 2.0**-40)
+        orders = (
+            OrderedSums(BitSum(high, whole - high, self.flip), BitSum(0 * whole, whole, fewer)),
+            OrderedSums(BitSum(whole, 0 * whole, fewer), BitSum(whole - high, high, self.flip)),
+        )
+        for pairs in orders:
+            index = np.repeat(np.arange(len(low)), len(nodes))
+            upper = hockey_stick(pairs.rows(index), np.tile(nodes, len(low))).upper
+            best = np.maximum(best, upper.reshape(len(low), -1).max(axis=0))
+        return best
+
+    @property
+    def continues(self) -> bool:
+        """Whether the tilted laws of C12 (c) can be told from certainty in floating point."""
+        return self.flip >= 0.5 or self.d_max * self._tilt() < FARTHEST_TILT
+
+    def _tilt(self) -> float:
+        """c = (1 - 2a)/(a (1-a) N): by so much a bit more at 0 changes ln P with each flip, about."""
+        return (1 - 2 * self.flip) / (self.flip * (1 - self.flip) * self.bits)
+
     def _probes(self) -> Integers:
         return np.array(probes(self.d_max) if self.metric else [self.d_max], dtype=np.int64)
 
@@ -251,11 +306,17 @@ def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Flo
         raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
     item = bit_shuffle(spec, setting)
     size = np.abs(epsilons)
-    nodes = np.unique(size)
-    if len(nodes) > NODES:
-        nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
-    upper = chord(nodes, _curve(item, distance, nodes), size)
+    nodes, spread = nodes_of(size)
+    upper = spread(_curve(item, distance, nodes))
     return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+
+
+def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
+    """Points at which a convex curve is computed, about `most`, and how its values there are spread over all."""
+    nodes = np.unique(epsilons)
+    if len(nodes) > most:
+        nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]]))
+    return nodes, lambda values: chord(nodes, values, epsilons)
 
 
 def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
