@@ -43,7 +43,7 @@ CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""
 
 UPLOADS: Final = (32, 512)
-"""Fewest and most submissions that may be under way at once: a node commits together what is there, and lets 1,024 wait."""
+"""Fewest and most submissions under way at once: a node commits together what is there, and lets 1,024 wait."""
 
 UPLOAD_BYTES: Final = 1 << 22
 """Bytes that may be under way at once, where that is more than the fewest submissions."""
