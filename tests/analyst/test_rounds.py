@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import pytest
 from analyst_world import World, leap, plan
 from simulated_parties import ROUTE
 
-from shuffledp_analyst.running import RunningRound
 from shuffledp_core import errors
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, RoundPlan
-from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.rpc_errors import translated
@@ -471,29 +471,6 @@ async def test_a_plan_with_a_bad_range_or_an_unknown_key_is_refused(world: World
     assert from_json(good, RoundPlan) == plan()
 
 
-async def test_a_node_that_accuses_records_of_a_plain_round_ends_it(world: World) -> None:
-    world.last.faults.add("accuses")
-    result = await world.ended(await world.open())
-    assert (result.error, "accuses records of a plain round" in (result.reason or "")) == ("NodeFault", True)
-
-
-@pytest.mark.parametrize("method", ["_trace", "_mixing"])
-async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    """Also in what runs beside the round, which would wait for its deadline, and then say something else."""
-
-    def failing(_: RunningRound, *__: str) -> None:
-        raise ZeroDivisionError
-
-    world.last.faults.add("accuses")
-    monkeypatch.setattr(RunningRound, "_require_verified", lambda _self, _name: None)
-    monkeypatch.setattr(RunningRound, method, failing)
-    async with asyncio.timeout(50):  # below the round's own deadline
-        result = await world.ended(await world.open())
-    assert (result.error, "ZeroDivisionError" in (result.reason or "")) == ("RoundFailed", True)
-
-
 # ---------------------------------------------------------------------------------------------- who may do what
 
 
@@ -574,7 +551,14 @@ async def test_a_large_batch_that_is_refused_hears_why(world: World) -> None:
     for signer, error in (("node-3", errors.RoundStateError), ("node-1", errors.AccessDenied)):
         signed = world.deployment.identity_of(signer).sign(header)
         with pytest.raises(error):
-            await world.add_batch(signer, signed, data, CHUNK_BYTES)
+            await sent_until_heard(world, signer, signed, data)
+
+
+async def sent_until_heard(world: World, signer: str, header: Signed, data: bytes) -> None:
+    """As a node does it: the refusal of a stream that is still being written may be lost, and it is sent again."""
+    while True:
+        with contextlib.suppress(errors.UnreachableError):
+            return await world.add_batch(signer, header, data, CHUNK_BYTES)
 
 
 @pytest.mark.parametrize("round_id", ["ab" * 16, "../../keys", "AB" * 16, "x"])
