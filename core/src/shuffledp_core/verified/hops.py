@@ -65,6 +65,26 @@ class Opened:
         """The tree over the records."""
         return Tree(self.records)
 
+    @cached_property
+    def index_of(self) -> dict[Element, int]:
+        """The index of each key."""
+        return {key: index for index, key in enumerate(self.keys)}
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Records that were put out, as questions about many of them want them."""
+
+    records: tuple[bytes, ...]
+
+    @cached_property
+    def tree(self) -> Tree:
+        return Tree(self.records)
+
+    @cached_property
+    def index_of(self) -> dict[bytes, int]:
+        return {record: index for index, record in enumerate(self.records)}
+
 
 class Receiver:
     """Takes one batch, opens it, and accuses what says nothing; node 2 to L, or the analyst."""
@@ -214,6 +234,7 @@ class Hop(Receiver):
         self._seeds: dict[bytes, bytes] = {}
         self._order: list[int] = []
         self._output: tuple[Header, tuple[bytes, ...]] | None = None
+        self._sent: _Sent | None = None
         self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
 
     def take(self, submissions: Mapping[bytes, bytes]) -> None:
@@ -282,7 +303,7 @@ class Hop(Receiver):
         trace = question.trace
         if question.position - 1 - len(trace.steps) != self.position or trace.origin is not None:
             raise RoundStateError(f"the trace does not wait for node {self.position}")
-        at = self._order[self._released[1].index(last)]
+        at = self._order[self._asked_about.index_of[last]]
         if self.position == 1:
             return replace(trace, origin=self._answered(case, trace, self._origin(at, random)))
         share, share_proof = self._proved_share(at, random)
@@ -330,11 +351,10 @@ class Hop(Receiver):
         if origin.credential != passage.credential or len(passage.hops) != self.position - 1:
             raise RoundStateError(f"the passage is another user's, or does not wait for node {self.position}")
         keys = check_passage(case, passage)  # T7
-        records = self._released[1]
-        tree, places = Tree(records), {at: place for place, at in enumerate(self._order)}
-        incoming = [self._taken.keys.index(key) for key in keys]
+        sent, places = self._asked_about, {at: place for place, at in enumerate(self._order)}
+        incoming = [self._taken.index_of[key] for key in keys]
         moved = tuple(
-            Moved(places[at], records[places[at]], tree.path(places[at]), self._blinding_proof(at, random))
+            Moved(places[at], sent.records[places[at]], sent.tree.path(places[at]), self._blinding_proof(at, random))
             for at in incoming
         )
         return self._moved(case, passage, Moves(moved))
@@ -359,6 +379,14 @@ class Hop(Receiver):
         return self._output
 
     @property
+    def _asked_about(self) -> _Sent:
+        """The output, kept for the next question: of a large batch the tree alone takes a quarter of a second."""
+        records = self._released[1]
+        if self._sent is None or self._sent.records is not records:
+            self._sent = _Sent(records)
+        return self._sent
+
+    @property
     def _secrets(self) -> NodeSecret:
         if self._secret is None:
             raise RoundStateError(f"the secrets of node {self.position} are erased")
@@ -368,6 +396,7 @@ class Hop(Receiver):
         """See `Receiver.erase`."""
         super().erase()
         self._secret, self._order, self._seeds, self._output, self._history = None, [], {}, None, None
+        self._sent = None
 
 
 def _shuffled(indices: list[int], random: RandomBytes) -> list[int]:
