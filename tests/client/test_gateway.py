@@ -23,6 +23,7 @@ from structlog.testing import capture_logs
 
 from shuffledp_client.gateway import rate as rates
 from shuffledp_client.gateway.app import Gateway, peer_of, to_bytes
+from shuffledp_client.gateway.cli import roster_of
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.openapi import openapi
@@ -540,6 +541,16 @@ async def test_a_gateway_without_its_keys_or_its_port_does_not_start(tmp_path: P
     with pytest.raises(PortInUseError):
         async with gateway(deployment, tmp_path, listen="192.0.2.1:1"):
             pass
+
+
+def test_a_gateway_with_another_partys_keys_is_not_started(tmp_path: Path, deployment: Deployment) -> None:
+    fields: dict[str, Any] = {
+        "roster": deployment.roster_file, "root_key": deployment.root_key, "listen": "127.0.0.1:0", "state": tmp_path,
+    }  # fmt: skip
+    for name in ("node-1", "client"):
+        with pytest.raises(ConfigError, match=f"names '{name}', and devices ask for 'gateway'"):
+            roster_of(GatewayConfig(keys=deployment.keys_of(name), **fields))
+    assert roster_of(GatewayConfig(keys=deployment.keys_of(GATEWAY), **fields)) == deployment.roster
 
 
 async def test_it_never_writes_down_who_asked_for_what(
