@@ -90,3 +90,27 @@ def answer(content: bytes, status: str = "200 OK", kind: str = "application/json
     """An HTTP answer."""
     lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + content
+
+
+def server_of(deployment: Deployment, state: Path) -> GatewayServer:
+    """A gateway that is not started yet."""
+    config = GatewayConfig(
+        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
+        listen="127.0.0.1:0", state=state,
+    )  # fmt: skip
+    return GatewayServer(config, deployment.roster)
+
+
+async def connected(deployment: Deployment, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A device's TLS connection, for bytes that no HTTP client would send."""
+    host, _, port = address.rpartition(":")
+    context = device_context(deployment)
+    return await asyncio.open_connection(host, int(port), ssl=context, server_hostname="gateway")
+
+
+def device_context(deployment: Deployment) -> ssl.SSLContext:
+    """TLS as devices speak it."""
+    context = ssl.create_default_context(cadata=deployment.roster.tls_authority)
+    pair = deployment.keys_of("client")
+    context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
+    return context

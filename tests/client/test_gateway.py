@@ -8,7 +8,6 @@ import json
 import re
 import socket
 import ssl
-import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,15 @@ import httpx
 import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, make_members
-from gateway_world import answer, gateway, http, liar
+from gateway_world import answer, connected, device_context, gateway, http, liar, server_of
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
-from shuffledp_client.gateway import rate as rates
-from shuffledp_client.gateway.app import Gateway, peer_of, to_bytes
+from shuffledp_client.gateway.app import Gateway, to_bytes
+from shuffledp_client.gateway.cli import roster_of
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.openapi import openapi
 from shuffledp_client.gateway.probe import probe
-from shuffledp_client.gateway.rate import Rate, Room
-from shuffledp_client.gateway.server import GatewayServer
 from shuffledp_client.gateway.upstream import Upstream
 from shuffledp_client.http_api import PROBLEM, Problem
 from shuffledp_client.submission import PreparedSubmission, check_receipt, prepare
@@ -36,8 +32,7 @@ from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core import errors
 from shuffledp_core.config import Limits
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import BusyError, ConfigError, PortInUseError, UnreachableError
-from shuffledp_core.transport import connections
+from shuffledp_core.errors import ConfigError, PortInUseError, UnreachableError
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment
 
@@ -241,20 +236,6 @@ async def test_nobody_without_a_certificate_of_the_deployment_speaks_to_it(
 # ----------------------------------------------- those who take too much
 
 
-async def connected(deployment: Deployment, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A device's TLS connection, for bytes that no HTTP client would send."""
-    host, _, port = address.rpartition(":")
-    context = device_context(deployment)
-    return await asyncio.open_connection(host, int(port), ssl=context, server_hostname="gateway")
-
-
-def device_context(deployment: Deployment) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=deployment.roster.tls_authority)
-    pair = deployment.keys_of("client")
-    context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
-    return context
-
-
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """Everything until the gateway hangs up, in whichever way; a hang-up that never comes is the failure."""
     async with asyncio.timeout(120):
@@ -346,138 +327,12 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
         writer.transport.abort()
 
 
-async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_itself(
-    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request and a reset right behind the handshake: the server accepts what has no other side any more."""
-    simulated.board, simulated.piece = bytes(2**20), 2**16
-    server = server_of(deployment, tmp_path / "gateway")
-    ended: asyncio.Queue[str] = asyncio.Queue()
-    monkeypatch.setattr(server._connections, "end", ended.put_nowait)
-    port = await server.start()
-    async with asyncio.timeout(120):
-        for _ in range(5):
-            await ask_and_reset(deployment, port, f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n")
-            peer = await ended.get()
-            assert connections.peer_of(peer) is None
-            server._connections.hang_up(peer)
-            server._connections._close_surplus()
-    assert server._watching is not None
-    assert not server._watching.done()
-    await server.stop()
-
-
-async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time(
-    tmp_path: Path, deployment: Deployment
-) -> None:
-    server = server_of(deployment, tmp_path / "gateway")
-    port = await server.start()
-    reader, writer = await connected(deployment, f"127.0.0.1:{port}")
-    writer.write(
-        b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
-        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
-        "content-length: 5000\r\n\r\n{".encode()
-    )
-    async with asyncio.timeout(120):
-        assert b'"ok"' in await reader.readuntil(b"}")
-    (connection,) = server._state.connections
-    assert isinstance(connection, BoundedConnection)
-    assert connection._answering()
-    assert connection._overdue is None
-    writer.transport.abort()
-    await server.stop()
-
-
-def server_of(deployment: Deployment, state: Path) -> GatewayServer:
-    config = GatewayConfig(
-        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
-        listen="127.0.0.1:0", state=state,
-    )  # fmt: skip
-    return GatewayServer(config, deployment.roster)
-
-
-async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
-    """A device whose last bytes of the handshake, request and reset arrive at once."""
-    loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = device_context(deployment).wrap_bio(incoming, outgoing, server_hostname="gateway")
-    with socket.socket() as sock:
-        sock.settimeout(0)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
-        await loop.sock_connect(sock, ("127.0.0.1", port))
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                await loop.sock_sendall(sock, outgoing.read())
-                incoming.write(await loop.sock_recv(sock, 2**16))
-        tls.write(request.encode())
-        sock.send(outgoing.read())  # not awaited: the server, in the same loop, has no turn before the reset
-
-
-@pytest.mark.parametrize(
-    ("client", "peer"),
-    [
-        (("192.0.2.1", 5), ("192.0.2.1", 5)),
-        (("::ffff:192.0.2.1", 5), ("192.0.2.1", 5)),
-        (("2001:db8::1", 5), ("2001:db8::1", 5)),
-        (("fe80::1%cafe0", 5), ("fe80::1", 5)),  # not the escape %ca of a URL
-        (None, None),
-    ],
-)
-def test_callers_are_named_so_that_their_connections_are_found(client: Any, peer: Any) -> None:
-    assert connections.peer_of(peer_of({"client": client})) == peer
-
-
 async def test_an_address_that_asks_too_often_is_told_when_to_come_back(tmp_path: Path, deployment: Deployment) -> None:
     async with gateway(deployment, tmp_path / "gateway", requests_per_minute=3) as address, http(deployment) as client:
         where = f"https://localhost:{address.rpartition(':')[2]}/healthz"
         answers = [await client.get(where) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert (problem(answers[3]).code, answers[3].headers["retry-after"]) == ("BusyError", "60")
-
-
-def test_the_rate_is_of_an_address_and_comes_back_with_time() -> None:
-    now = 0.0
-    rate = Rate(60, lambda: now)
-    for _ in range(60):
-        rate.take("192.0.2.1")
-    for same in ("192.0.2.1", "::ffff:192.0.2.1"):
-        with pytest.raises(BusyError, match="more than 60 requests a minute"):
-            rate.take(same)
-    rate.take("192.0.2.2")
-    for number in range(60):
-        rate.take(f"2001:db8::{number:x}")
-    with pytest.raises(BusyError):  # one customer has as many addresses as it likes
-        rate.take("2001:db8::ffff%eth0")
-    rate.take("2001:db8:0:1::1")
-    now = 2.0
-    rate.take("192.0.2.1")
-    rate.take("192.0.2.1")
-    with pytest.raises(BusyError):
-        rate.take("192.0.2.1")
-
-
-def test_addresses_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "MAX_ADDRESSES", 10)
-    rate = Rate(1, lambda: 0.0)
-    rate.take("first")
-    with pytest.raises(BusyError):
-        rate.take("first")
-    for number in range(10):
-        rate.take(str(number))
-    assert len(rate._buckets) == 10
-    rate.take("first")
-
-
-def test_room_is_given_back_whatever_happens() -> None:
-    room = Room(10)
-    with room.place() as take:
-        take(9)
-        with pytest.raises(BusyError):
-            take(2)
-    with room.place() as take:
-        take(10)
 
 
 async def test_bodies_on_their_way_share_a_budget(
@@ -540,6 +395,16 @@ async def test_a_gateway_without_its_keys_or_its_port_does_not_start(tmp_path: P
     with pytest.raises(PortInUseError):
         async with gateway(deployment, tmp_path, listen="192.0.2.1:1"):
             pass
+
+
+def test_a_gateway_with_another_partys_keys_is_not_started(tmp_path: Path, deployment: Deployment) -> None:
+    fields: dict[str, Any] = {
+        "roster": deployment.roster_file, "root_key": deployment.root_key, "listen": "127.0.0.1:0", "state": tmp_path,
+    }  # fmt: skip
+    for name in ("node-1", "client"):
+        with pytest.raises(ConfigError, match=f"names '{name}', and devices ask for 'gateway'"):
+            roster_of(GatewayConfig(keys=deployment.keys_of(name), **fields))
+    assert roster_of(GatewayConfig(keys=deployment.keys_of(GATEWAY), **fields)) == deployment.roster
 
 
 async def test_it_never_writes_down_who_asked_for_what(

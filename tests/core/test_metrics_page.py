@@ -98,7 +98,7 @@ def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(page: tuple[Ser
         MetricsPage(metrics.registry, address).close()
 
 
-@pytest.mark.parametrize("listen", ["9100", "host:", ":9100", "host:high", "host:70000"])
+@pytest.mark.parametrize("listen", ["a..b:9100", "9100", "host:", ":9100", "host:high", "host:70000"])
 def test_an_address_that_is_none_is_refused_with_its_value(config: ServiceConfig, listen: str) -> None:
     with pytest.raises(ConfigError, match=listen):
         MetricsPage(ServiceMetrics(config).registry, listen)

@@ -13,10 +13,13 @@ import typer
 from shuffledp_client.config import at_addresses
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.config import load_config
-from shuffledp_core.errors import NotInstalledError, ShuffleDPError
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import ConfigError, NotInstalledError, ShuffleDPError
 from shuffledp_core.keys import load_roster
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.terminal import prepare_terminal, say_error
+from shuffledp_core.transport.tls import GATEWAY
+from shuffledp_core.transport.tls_files import TLSFiles
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -44,12 +47,28 @@ def run(
         raise NotInstalledError("a gateway needs more: pip install 'shuffledp-client[gateway]'") from error
     settings = load_config(config, GatewayConfig)
     configure_logs(settings.log_level)
-    roster = at_addresses(load_roster(settings.roster, settings.root_key, settings.state), settings.addresses)
+    roster = roster_of(settings)
 
     async def serve() -> None:
         await GatewayServer(settings, roster).run()
 
     asyncio.run(serve())
+
+
+def roster_of(settings: GatewayConfig) -> Roster:
+    """The current roster, with the configuration's addresses.
+
+    Raises:
+        ConfigError: as `load_roster` and `at_addresses`; or the TLS pair is another party's: no device would speak to
+            it, and nodes and analyst would take it for that party.
+    """
+    roster = at_addresses(load_roster(settings.roster, settings.root_key, settings.state), settings.addresses)
+    name = TLSFiles.load(settings.keys, roster.tls_authority).name
+    if name != GATEWAY:
+        raise ConfigError(
+            f"the TLS certificate in {settings.keys} names {name!r}, and devices ask for {GATEWAY!r}: check `keys`"
+        )
+    return roster
 
 
 def main() -> None:

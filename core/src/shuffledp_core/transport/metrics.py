@@ -80,6 +80,10 @@ class MetricsPage:
         host, port = _address(listen)
         try:
             started: tuple[WSGIServer, threading.Thread] = start_http_server(port, host, registry)
+        except UnicodeError as error:
+            raise ConfigError(
+                f"metrics must be host:port, not {listen!r}: {host!r} can be no name of a host"
+            ) from error
         except OSError as error:
             raise PortInUseError(
                 f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the address is not this "

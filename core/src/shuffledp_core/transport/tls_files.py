@@ -40,6 +40,13 @@ class TLSFiles:
         last = max(certificate.not_valid_after_utc for certificate in authorities)
         return cls(folder, key, chain, authority.encode(), own.not_valid_after_utc, last)
 
+    @property
+    def name(self) -> str:
+        """The common name in the own certificate, by which others know this process; empty where there is none."""
+        subject = certificates(self.chain, str(self.folder / "tls.pem"))[0].subject
+        names = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        return str(names[0].value) if names else ""
+
     def require_valid(self, clock: Clock = system_clock) -> Self:
         """These files, if nothing has expired. Raises `ExpiredTLSCertificateError`, which says how to renew it."""
         now = dt.datetime.fromtimestamp(clock() / 1000, dt.UTC)

@@ -1,0 +1,153 @@
+"""Callers of the HTTPS gateway and their connections: who they are, what time they get, how often they may ask."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_rounds import ROUND_ID, Draft, make_deployment
+from gateway_world import connected, device_context, server_of
+from simulated_round import SimulatedRound
+
+from shuffledp_client.gateway import rate as rates
+from shuffledp_client.gateway.app import peer_of
+from shuffledp_client.gateway.connections import BoundedConnection
+from shuffledp_client.gateway.rate import Rate, Room
+from shuffledp_core.errors import BusyError
+from shuffledp_core.transport import connections
+from shuffledp_ops.keys.pki import Deployment
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
+
+
+@pytest.fixture
+async def simulated(tmp_path: Path, deployment: Deployment) -> AsyncIterator[SimulatedRound]:
+    async with SimulatedRound(Draft(deployment), tmp_path) as running:
+        yield running
+
+
+async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_itself(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request and a reset right behind the handshake: the server accepts what has no other side any more."""
+    simulated.board, simulated.piece = bytes(2**20), 2**16
+    server = server_of(deployment, tmp_path / "gateway")
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    monkeypatch.setattr(server._connections, "end", ended.put_nowait)
+    port = await server.start()
+    async with asyncio.timeout(120):
+        for _ in range(5):
+            await ask_and_reset(deployment, port, f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n")
+            peer = await ended.get()
+            assert connections.peer_of(peer) is None
+            server._connections.hang_up(peer)
+            server._connections._close_surplus()
+    assert server._watching is not None
+    assert not server._watching.done()
+    await server.stop()
+
+
+async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    server = server_of(deployment, tmp_path / "gateway")
+    port = await server.start()
+    reader, writer = await connected(deployment, f"127.0.0.1:{port}")
+    writer.write(
+        b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
+        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
+        "content-length: 5000\r\n\r\n{".encode()
+    )
+    async with asyncio.timeout(120):
+        assert b'"ok"' in await reader.readuntil(b"}")
+    (connection,) = server._state.connections
+    assert isinstance(connection, BoundedConnection)
+    assert connection._answering()
+    assert connection._overdue is None
+    writer.transport.abort()
+    await server.stop()
+
+
+async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
+    """A device whose last bytes of the handshake, request and reset arrive at once."""
+    loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = device_context(deployment).wrap_bio(incoming, outgoing, server_hostname="gateway")
+    with socket.socket() as sock:
+        sock.settimeout(0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
+        await loop.sock_connect(sock, ("127.0.0.1", port))
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(sock, outgoing.read())
+                incoming.write(await loop.sock_recv(sock, 2**16))
+        tls.write(request.encode())
+        sock.send(outgoing.read())  # not awaited: the server, in the same loop, has no turn before the reset
+
+
+@pytest.mark.parametrize(
+    ("client", "peer"),
+    [
+        (("192.0.2.1", 5), ("192.0.2.1", 5)),
+        (("::ffff:192.0.2.1", 5), ("192.0.2.1", 5)),
+        (("2001:db8::1", 5), ("2001:db8::1", 5)),
+        (("fe80::1%cafe0", 5), ("fe80::1", 5)),  # not the escape %ca of a URL
+        (None, None),
+    ],
+)
+def test_callers_are_named_so_that_their_connections_are_found(client: Any, peer: Any) -> None:
+    assert connections.peer_of(peer_of({"client": client})) == peer
+
+
+def test_the_rate_is_of_an_address_and_comes_back_with_time() -> None:
+    now = 0.0
+    rate = Rate(60, lambda: now)
+    for _ in range(60):
+        rate.take("192.0.2.1")
+    for same in ("192.0.2.1", "::ffff:192.0.2.1"):
+        with pytest.raises(BusyError, match="more than 60 requests a minute"):
+            rate.take(same)
+    rate.take("192.0.2.2")
+    for number in range(60):
+        rate.take(f"2001:db8::{number:x}")
+    with pytest.raises(BusyError):  # one customer has as many addresses as it likes
+        rate.take("2001:db8::ffff%eth0")
+    rate.take("2001:db8:0:1::1")
+    now = 2.0
+    rate.take("192.0.2.1")
+    rate.take("192.0.2.1")
+    with pytest.raises(BusyError):
+        rate.take("192.0.2.1")
+
+
+def test_addresses_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MAX_ADDRESSES", 10)
+    rate = Rate(1, lambda: 0.0)
+    rate.take("first")
+    with pytest.raises(BusyError):
+        rate.take("first")
+    for number in range(10):
+        rate.take(str(number))
+    assert len(rate._buckets) == 10
+    rate.take("first")
+
+
+def test_room_is_given_back_whatever_happens() -> None:
+    room = Room(10)
+    with room.place() as take:
+        take(9)
+        with pytest.raises(BusyError):
+            take(2)
+    with room.place() as take:
+        take(10)
