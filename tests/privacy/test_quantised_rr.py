@@ -158,6 +158,15 @@ def test_epsilon_and_delta_answer_each_other(
         assert delta_bounds(spec, setting, found.attained * (1 - 1e-6)).certified >= delta * (1 - 1e-6)
 
 
+@pytest.mark.parametrize(("largest", "bits"), [(63, 7), (6, 3), (12, 2)])
+def test_below_a_step_that_is_a_whole_number_both_sides_are_exact_in_small_crowds(largest: int, bits: int) -> None:
+    """Who holds one step is lowered, all others hold 0: no bit of anybody else is 1."""
+    spec = QuantisedRR(max_value=largest, bits=bits, randomise=Fraction(1, 10))
+    for honest in (1, 3, 6):
+        found = epsilon_bounds(spec, Setting(honest, honest, max_distance=largest // bits - 1), 0.05)
+        assert 0.999 * found.certified <= found.attained <= found.certified
+
+
 def test_per_unit_the_sides_are_near() -> None:
     for largest, bits, users in ((100, 30, 400), (1000, 80, 3000)):
         spec = QuantisedRR(max_value=largest, bits=bits, randomise=Fraction(1, 9))

@@ -378,10 +378,14 @@ class QuantisedRound:
         return downward(max(found))
 
     def _raised(self) -> BitPair:
-        """One step: a value is lowered from k, all others hold k, or 0. To raise one from 0 is the mirror image."""
+        """One step: the least value that is a whole number of steps is lowered, all others hold k, or 0.
+
+        To raise the largest such value below k is the mirror image.
+        """
         bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
-        zeros, ones = np.array([0.0, others]), np.array([others + bits - 1.0, bits - 1.0])
-        return BitPair(zeros, ones, np.ones(2), self.of_code(1).flip)
+        own = bits // math.gcd(bits, self.max_value)
+        zeros, ones = np.array([bits - own, others + bits - own]), np.array([others + own - 1, own - 1])
+        return BitPair(zeros.astype(np.float64), ones.astype(np.float64), np.ones(2), self.of_code(1).flip)
 
     def _reaching(self, steps: int) -> int:
         """The smallest distance of so many steps; some dataset changes by them, and what is more shows more."""
@@ -395,7 +399,7 @@ class QuantisedRound:
         return probes(most) if self.metric else [most]
 
     def _short(self) -> list[tuple[int, float]]:
-        """Distances below a step, with their b: a value that is raised by them from 0 shows b δ_1 exactly."""
+        """Distances below a step, with their b: a whole number of steps that is lowered by them shows b δ_1 exactly."""
         below = min(self.d_max, self._reaching(1) - 1)
         if below < 1 or (not self.metric and self.d_max > below):
             return []
