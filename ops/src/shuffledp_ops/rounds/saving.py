@@ -36,7 +36,8 @@ def check_folder(folder: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise OutputError(
-            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another with --out"
+            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another (--out, or "
+            "`out` in the file of a campaign)"
         ) from error
 
 
