@@ -6,6 +6,8 @@ import math
 from fractions import Fraction
 from importlib.resources import files
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from wrong_programs import LABS
@@ -13,6 +15,7 @@ from wrong_programs import LABS
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab06_surrounded import checks, crowds, entry, policy, rounds, show
@@ -169,6 +172,31 @@ def test_the_real_rounds_of_step_f_are_those_that_its_handout_says() -> None:
     spec = rounds.spec_of_flood()
     sent = [Geometry.of(spec, "sealed-box", 3, mix).envelope_bytes for mix in (Mix.VERIFIED, Mix.PLAIN)]
     assert "a user sent {} bytes for {}".format(*sent) in GUIDE
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "crowd returned NoneType where a whole number is asked"),
+        (True, "crowd returned bool"),
+        (10**6, "and fewer than you say can be left"),
+        (-1, "and more than that are always left"),
+    ],
+)
+def test_a_wrong_crowd_is_told_from_what_is_no_number(answer: object, said: str) -> None:
+    with pytest.raises(CheckFailed, match=said):
+        checks.check_crowd(saying(answer))
+
+
+@pytest.mark.parametrize("answer", [None, 1, 0, "True"])
+def test_an_acceptance_of_another_type_is_told_from_a_wrong_one(answer: object) -> None:
+    with pytest.raises(CheckFailed, match=f"accept returned {type(answer).__name__} where True or False is asked"):
+        checks.check_policy(saying(answer))
+
+
+def saying(answer: object) -> Any:
+    """A run of a program that gives the same answer to every call."""
+    return SimpleNamespace(draws=Draws(b"says"), program=SimpleNamespace(call=lambda *_: answer))
 
 
 @pytest.mark.slow

@@ -157,6 +157,18 @@ def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list
 
 
 @pytest.mark.parametrize(
+    ("field", "label"), [("population", "People"), ("mechanism", "Mechanism"), ("min_reports", "Fewest reports")]
+)
+def test_a_refusal_calls_a_field_what_the_page_calls_it(deployment: Deployment, field: str, label: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        plan_of({**FIELDS, field: "x"}, deployment.roster)
+    page = ask(Viewer("x", live=True, version="1"), deployment.roster, {}, str(refused.value))
+    assert f'<label for="{field}">{label}</label>' in page
+    assert f'role="alert">“{label}”: ' in page
+    assert 'role="alert">no more' in ask(Viewer("x", live=True, version="1"), deployment.roster, {}, "no more: x")
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({}, 200),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.instance import Draws
+from shuffledp_labs.kinds import kind_of
 from shuffledp_labs.lab import Attempt, Check, CheckFailed
 from shuffledp_labs.lab06_surrounded import crowds, entry, policy, rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
@@ -182,6 +183,8 @@ def check_policy(attempt: Attempt) -> str:
         right = policy.accepted(manifest, limits)
         refused += not right
         answer = attempt.program.call("accept", manifest, limits)
+        if type(answer) is not bool:
+            raise CheckFailed(f"accept returned {kind_of(answer)} where True or False is asked; see step D")
         if answer is not right:
             raise CheckFailed(
                 f"accept says {short(answer)} for the manifest {manifest} under the limits {limits}, and the "
@@ -279,8 +282,10 @@ def check_crowd(attempt: Attempt) -> str:
     cases = crowds.drawn(attempt.draws)
     for case in attempt.draws.shuffled(cases):
         answer = attempt.program.call("crowd", case.told)
-        if type(answer) is not int or answer != case.least:
-            what = "fewer than you say can be left" if type(answer) is int and answer > case.least else "it is another"
+        if type(answer) is not int:
+            raise CheckFailed(f"crowd returned {kind_of(answer)} where a whole number is asked; see step F")
+        if answer != case.least:
+            what = "fewer than you say can be left" if answer > case.least else "more than that are always left"
             raise CheckFailed(f"crowd says {short(answer)} for {case.told}, and {what}; see step F")
     spec, users, _ = _histogram(attempt.draws)
     accounts = attempt.draws.integer(users // 10, users // 5)

@@ -29,6 +29,8 @@ from shuffledp_ops.rounds.saving import writable_folder
 PLAN: Final = "plan.json"
 BUDGET: Final = "budget.png"
 
+_OUT: Final = "`out` in the campaign's file"
+
 _WIDE: Final = 130
 """Width of the tables, in characters, where there is no terminal."""
 
@@ -44,7 +46,7 @@ def run_plan(file: Path, *, as_json: bool) -> None:
     state = Store(campaign.folder).read()
     if state is not None:
         check_same(campaign, state)
-    with writable_folder(campaign.folder), working("planning"):
+    with writable_folder(campaign.folder, _OUT), working("planning"):
         outlook = asyncio.run(outlook_of(campaign, state))
         plan = _plan(outlook)
         write_plan(campaign, outlook, plan)
@@ -68,7 +70,7 @@ def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | No
     campaign = load_campaign(file)
     calendar = calendar or SystemCalendar()
     store = Store(campaign.folder)
-    with writable_folder(campaign.folder), store.locked():
+    with writable_folder(campaign.folder, _OUT), store.locked():
         asyncio.run(_run(campaign, store, calendar, once=once, go_on=go_on))
 
 

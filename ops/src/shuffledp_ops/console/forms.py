@@ -45,7 +45,7 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
         name: f"{name} ({'histogram' if kind.answers is Answers.HISTOGRAM else 'sum and mean'})"
         for name, kind in MECHANISMS.items()
     }
-    problem = f'<p class="note" role="alert">{shown(refusal)}</p>' if refusal else ""
+    problem = f'<p class="note" role="alert">{shown(_labelled(refusal))}</p>' if refusal else ""
     boxes = [
         _choice("population", "People", "Whose budget it is.", populations, typed),
         _choice("mechanism", "Mechanism", "How devices randomise.", kinds, typed),
@@ -55,6 +55,13 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
     form = f'<form method="get" action="/open/confirm" class="ask fields">{"".join(boxes)}{button}</form>'
     note = '<p class="fine">Nothing is asked of anybody yet. All nodes of the roster are on the route.</p>'
     return framed(viewer, "Open a round", ["<h1>Open a round</h1>", problem, note, form], follows=False)
+
+
+def _labelled(refusal: str) -> str:
+    """A refusal that begins with the name of a field, with what the page calls that field in its place."""
+    name, colon, words = refusal.partition(": ")
+    labels = {"population": "People", "mechanism": "Mechanism"} | {field: said[0] for field, said in _FIELDS.items()}
+    return f"“{labels[name]}”{colon}{words}" if name in labels else refusal
 
 
 def _field(name: str, label: str, hint: str, mode: str, value: str) -> str:
