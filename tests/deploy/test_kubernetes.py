@@ -101,7 +101,8 @@ def test_who_meets_whom_is_what_compose_says() -> None:
     for name, pod in pods().items():
         labels = pod["metadata"]["labels"]
         networks = {label.removeprefix(NETWORK) for label in labels if label.startswith(NETWORK)}
-        assert networks == set(compose[name]["networks"]), name
+        # A network that is there for a page of metrics has no counterpart: on Kubernetes nobody reaches these pages.
+        assert networks == {one for one in compose[name]["networks"] if not one.startswith("metrics-")}, name
 
 
 def test_a_policy_lets_the_members_of_one_network_meet_and_nobody_else() -> None:

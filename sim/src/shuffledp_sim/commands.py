@@ -33,7 +33,7 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
+    column: Annotated[str | None, typer.Option(help="Its column: whole numbers; of a histogram also names.")] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
     out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
     corrupt: Annotated[
