@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from shuffledp.cli import app
@@ -19,9 +20,6 @@ from shuffledp_experiments.registry import experiment, experiments
 from shuffledp_experiments.reporting import report
 from shuffledp_experiments.running import reproduce_one
 from shuffledp_experiments.table import as_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def run(work: Work) -> Found:
@@ -52,6 +50,19 @@ def test_one_seed_gives_one_csv_and_one_picture(tmp_path: Path) -> None:
     for ending in ("csv", "png", "pdf"):
         assert (first / f"t-1.{ending}").read_bytes() == (again / f"t-1.{ending}").read_bytes()
     assert (first / "t-1.csv").read_text() != (other / "t-1.csv").read_text()
+
+
+def test_both_pictures_have_everything_at_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, save = {}, Figure.savefig
+
+    def saved(figure: Figure, path: Path, **options: Any) -> None:
+        save(figure, path, **options)
+        places[path.suffix] = [axes.get_position().bounds for axes in figure.axes]
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    reproduce_one(ENTRY, tmp_path)
+    assert places[".png"] == places[".pdf"]
+    assert places[".png"] != [axes.get_position().bounds for axes in draw(ENTRY.run(ENTRY.work())).axes]
 
 
 def test_quick_takes_the_quick_parameters_and_the_csv_keeps_every_digit(tmp_path: Path) -> None:

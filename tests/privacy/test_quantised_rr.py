@@ -93,6 +93,33 @@ def test_a_change_is_one_by_steps_with_what_is_left_as_a_chance(
             assert worst(spec, honest, distance, (1 - share) * low + share * high) <= bound
 
 
+@pytest.mark.parametrize(("largest", "bits", "honest"), [(4, 2, 3), (6, 2, 2), (6, 3, 2), (5, 1, 4), (3, 1, 1)])
+@pytest.mark.parametrize("randomise", [Fraction(1, 20), Fraction(1, 3)])
+def test_the_worst_dataset_has_a_value_on_a_step_and_all_others_on_steps(
+    largest: int, bits: int, honest: int, randomise: Fraction
+) -> None:
+    """S20 (f): where steps are whole numbers, exactly the worst of these, for every distance, in rationals."""
+    spec = QuantisedRR(max_value=largest, bits=bits, randomise=randomise)
+    flipped, kept = [1 - randomise / 2, randomise / 2], [randomise / 2, 1 - randomise / 2]
+
+    def law(ones: int) -> Law:
+        found = [Fraction(1)]
+        for place in range(honest * bits):
+            found = convolved(found, kept if place < ones else flipped)
+        return found
+
+    for distance in range(1, largest + 1):
+        whole, rest = divmod(distance * bits, largest)
+        share = Fraction(rest, largest)
+        for growth in (Fraction(1), Fraction(11, 10), Fraction(2), Fraction(15)):
+            found = Fraction(0)
+            for others in range(honest * bits - whole - bool(rest) + 1):
+                low, near, far = law(others), law(others + whole), law(others + whole + bool(rest))
+                mixed = [(1 - share) * p + share * q for p, q in zip(near, far, strict=True)]
+                found = max(found, divergence(mixed, low, growth), divergence(low, mixed, growth))
+            assert worst(spec, honest, distance, growth) == found
+
+
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("reach", [None, 1, 2])
 @pytest.mark.parametrize(("largest", "bits", "honest"), [(4, 2, 3), (3, 2, 4), (4, 1, 3), (5, 4, 1), (4, 3, 2)])

@@ -90,6 +90,8 @@ def reproduce_one(entry: Entry, out: Path, **wishes: Any) -> Done:
         (out / f"{entry.id}.csv").write_text(as_csv(found.rows))
         for ending, metadata in _STEADY.items():
             figure.savefig(out / f"{entry.id}.{ending}", metadata=metadata)
+            # Everything has its place now: without this each format would draw the picture twice more to find it again.
+            figure.set_layout_engine(None)
     except OSError as error:
         raise ConfigError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
     return Done(entry.id, found.claims, found.notes, time.process_time() - began)

@@ -16,7 +16,7 @@ from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, CYCLE, line
 from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
-from shuffledp_privacy.bounds import Setting, epsilon_bounds, standard_error
+from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean, mean_variance
@@ -261,8 +261,9 @@ def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, floa
 
     def at(side: str) -> float:
         def excess(epsilon0: float) -> float:
-            bounds = epsilon_bounds(LocalRandomiser(epsilon0), Setting(users, users), delta)
-            return float(getattr(bounds, side)) - epsilon
+            # δ at the wanted ε: it passes the wanted δ where ε at that δ passes ε, and needs no inversion.
+            bounds = delta_bounds(LocalRandomiser(epsilon0), Setting(users, users), epsilon)
+            return math.log(max(float(getattr(bounds, side)), 1e-3 * delta) / delta)
 
         # Without any amplification ε0 = ε is private, so the root is above.
         return float(brentq(excess, max(epsilon / 2, 1e-3), 15.0, xtol=1e-3))
