@@ -247,6 +247,21 @@ def by_numpy(coins):
     return coins.below(2) if np.random.rand() < 2 else 7
 
 
+def by_loading_again(coins):
+    import sys
+
+    sys.modules.pop("random", None)
+    import random
+
+    return coins.below(2) if random.random() < 2 else 7
+
+
+def by_loading(coins):
+    import statistics  # loads `random`, and draws nothing
+
+    return statistics.median([coins.below(2)])
+
+
 def by_system(coins):
     import secrets
 

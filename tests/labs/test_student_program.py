@@ -402,6 +402,7 @@ def test_a_law_of_exponentials_says_what_was_not_followed(shared: StudentProgram
         ("unhashable", BadAnswer, "a dict in it"),
         ("bad_flip", StudentRaised, "a probability from 0 to 1"),
         ("by_random", RandomnessElsewhere, "by_random: it used random"),
+        ("by_loading_again", RandomnessElsewhere, "it used random"),
         ("by_numpy", RandomnessElsewhere, r"it used numpy\.random"),
         ("by_system", RandomnessElsewhere, r"it used os\.urandom"),
         ("remembers", RandomnessElsewhere, "nothing may be remembered"),
@@ -422,3 +423,9 @@ def test_a_sample_follows_the_draws_that_answer_its_coins(shared: StudentProgram
     )
     assert first == again
     assert len(set(first)) > 1  # all alike with probability below 2^-39
+
+
+def test_a_library_that_is_loaded_in_the_midst_of_a_run_is_no_randomness(program: StudentProgram) -> None:
+    """The first run of a fresh process loads `random`, which the runs after it only find."""
+    law = program.law("by_loading")
+    assert law.of == {0: Fraction(1, 2), 1: Fraction(1, 2)}

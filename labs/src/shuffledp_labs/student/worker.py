@@ -166,9 +166,12 @@ class Chance:
     A program that tosses a coin of its own once in a thousand runs would answer alike in most repetitions.
     """
 
+    _NAMES = ("random", "numpy.random")
+
     def __init__(self) -> None:
         self._states: list[Any] = []
         self._taken = ""
+        self._known: set[str] = set()
         self._urandom = os.urandom
         os.urandom = self._counted
 
@@ -179,12 +182,21 @@ class Chance:
         if module is not None:
             vars(module)["_urandom"] = self._counted
         self._states = self._now()
+        self._new_ones(self._states)
 
     def used(self) -> str:
         """What was used since, or nothing."""
-        names = ("random", "numpy.random")
-        moved = [name for name, old, new in zip(names, self._states, self._now(), strict=True) if old != new]
+        now = self._now()
+        if self._new_ones(now):
+            return ""  # loading one draws, too, and says nothing of the program: every branch is walked again
+        moved = [name for name, old, new in zip(self._NAMES, self._states, now, strict=True) if old != new]
         return moved[0] if moved else self._taken
+
+    def _new_ones(self, states: list[Any]) -> set[str]:
+        """The generators that are there for the first time."""
+        new = {name for name, state in zip(self._NAMES, states, strict=True) if state is not None} - self._known
+        self._known |= new
+        return new
 
     def _counted(self, size: int) -> bytes:
         self._taken = "os.urandom"
