@@ -62,7 +62,11 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
             programs["broker"] = ["bench.soak.hostile_broker"]
         os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as in deploy/compose.yaml
         local = LocalSystem(
-            Path(folder) / "system", nodes=HONEST_NODES + 1, budget=LocalBudget(1e9, 0.5), programs=programs
+            Path(folder) / "system",
+            nodes=HONEST_NODES + 1,
+            budget=LocalBudget(1e9, 0.5),
+            programs=programs,
+            forked=False,  # the memory of each is watched
         )
         async with local as system, _besieged(system, attacks) as waves:
             await warm(pool)
