@@ -347,8 +347,7 @@ async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deplo
 def broker(tmp_path: Path) -> Iterator[BrokerConfig]:
     with Ports(1) as ports:
         (port,) = ports.numbers
-        command = [sys.executable, "-m", "shuffledp_sim.system.broker", str(port)]
-        process = LocalProcess("broker", command, tmp_path / "broker.log")
+        process = LocalProcess("broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log")
         process.start()
         yield BrokerConfig(host="127.0.0.1", port=port)
         process.kill()

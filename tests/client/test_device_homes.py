@@ -236,9 +236,7 @@ async def test_a_question_comes_over_the_broker_while_the_analyst_is_away(
         (port,) = ports.numbers
         config = home_of(alice)
         config = msgspec.structs.replace(config, broker=BrokerConfig(host="127.0.0.1", port=port))
-        broker = LocalProcess(
-            "broker", [sys.executable, "-m", "shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log"
-        )
+        broker = LocalProcess("broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log")
         simulated = SimulatedRound(Draft(deployment), tmp_path)
         announcer = Announcer(config.broker)  # type: ignore[arg-type] # there is one
         broker.start()

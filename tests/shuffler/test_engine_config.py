@@ -80,12 +80,13 @@ async def test_a_process_whose_starter_is_cancelled_is_ended(world: World) -> No
         key=keys / "tls-key.pem",
         authority=authority,
     )
+    before = set(multiprocessing.active_children())
     check = asyncio.ensure_future(RayEngine(config).check())
     await asyncio.sleep(0)  # it begins to start its process, in a thread
     check.cancel()
     with pytest.raises(asyncio.CancelledError):
         await check
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
 
 
 async def test_a_corrupt_node_has_no_cluster(world: World) -> None:

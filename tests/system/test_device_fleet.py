@@ -38,8 +38,8 @@ def gateway(system: LocalSystem, tmp_path: Path) -> Iterator[str]:
             f'root_key = "{system.deployment.root_key}"\nlisten = "{address}"\nstate = "{tmp_path / "gateway"}"\n'
             "requests_per_minute = 1000000\n"
         )
-        command = [sys.executable, "-m", "shuffledp_sim.system.child", "shuffledp_client.gateway.cli"]
-        process = LocalProcess("gateway", [*command, "--config", str(config)], tmp_path / "gateway.log")
+        command = ["shuffledp_client.gateway.cli", "--config", str(config)]
+        process = LocalProcess("gateway", command, tmp_path / "gateway.log")
         process.start()
         try:
             yield address

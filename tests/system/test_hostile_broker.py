@@ -220,7 +220,7 @@ async def everything(broker: BrokerConfig, topic: str) -> None:
 async def test_whoever_stops_publishing_is_offline_to_an_honest_broker(tmp_path: Path) -> None:
     with Ports(1) as ports:
         config = BrokerConfig(host="127.0.0.1", port=ports.numbers[0])
-        command = [sys.executable, "-m", "shuffledp_sim.system.broker", str(config.port)]
+        command = ["shuffledp_sim.system.broker", str(config.port)]
         process = LocalProcess("broker", command, tmp_path / "broker.log")
         process.start()
         announcer = Announcer.with_status(config, STATUS, pauses=Pauses(0.05, 0.05))
