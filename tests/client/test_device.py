@@ -24,6 +24,7 @@ from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff, with_retries
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig, load_config
+from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
@@ -527,6 +528,12 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
     (out / "board.bin").write_bytes(b"")
     torn = run_cli(*check)
     assert (torn.returncode, torn.stderr.count("\n")) == (1, 1)
+    with (out / "board.bin").open("r+b") as file:
+        file.truncate(2**42)  # a hole, which takes no disk; read as it is, it would take all memory
+    endless = run_cli(*check)
+    assert (endless.returncode, endless.stderr.count("\n")) == (2, 1)
+    manifest = from_json(draft.announcement().manifest.body, Manifest)
+    assert f"more than {manifest.most_board_bytes:,} bytes" in endless.stderr
 
 
 @pytest.mark.parametrize("value", ["", "3.5", "-1", "1e3", "12345678901", "²"])
