@@ -27,6 +27,7 @@ from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
+    BusyError,
     ClientPolicyRefusal,
     ConfigError,
     DifferentSubmissionError,
@@ -407,6 +408,27 @@ async def test_only_an_unreachable_party_is_asked_again() -> None:
     with pytest.raises(DifferentSubmissionError):
         await with_retries(refusing, QUICK)
     assert len(calls) == 4
+
+
+@pytest.mark.parametrize(("asked", "obeyed"), [(0.0, 0.0), (5.0, 5.0), (1e9, 60.0), (float("inf"), 60.0)])
+async def test_who_asks_to_be_left_alone_is_for_a_minute_at_most(
+    asked: float, obeyed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def busy() -> None:
+        error = BusyError("busy")
+        error.wait_seconds = asked
+        raise error
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(BusyError):
+        await with_retries(busy, Backoff(attempts=3, first=1.0, longest=1.0))
+    assert len(slept) == 2
+    assert all(0.5 <= pause - obeyed < 1 for pause in slept)  # the random time comes on top
 
 
 def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
