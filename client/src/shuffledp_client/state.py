@@ -41,7 +41,8 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One round's submission, and the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt: it can be sealed again from seed and symbols.
+        submission: without its envelope once there is a receipt. Of a plain round in a reproducible suite it can be
+            sealed again from seed and symbols, as evidence does; of another round nobody needs it any more.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.
