@@ -16,7 +16,7 @@ from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deploy
 from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
-from shuffledp_client.config import ClientConfig
+from shuffledp_client.config import ClientConfig, is_address
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
@@ -457,6 +457,22 @@ def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[s
     config.write_text(config.read_text().replace(*change))
     with pytest.raises(ConfigError, match=named):
         load_config(config, ClientConfig)
+
+
+@pytest.mark.parametrize("address", ["h:1", "192.0.2.1:443", "[::1]:443", "[2001:db8::7]:65535", "a.example:7443"])
+def test_host_and_port_are_an_address(address: str) -> None:
+    assert is_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["::1:443", "2001:db8::7:443", "::1", "[::1]", "[::1:443", "::1]:443", "[h]:443", "[]:443", "a:b:443"]
+)
+def test_an_ipv6_address_without_brackets_is_refused_at_once_with_how_to_write_it(config: Path, address: str) -> None:
+    text = config.read_text()
+    for table in (f'[gateway]\naddress = "{address}"\n', f'[addresses]\nnode-1 = "{address}"\n'):
+        config.write_text(f"{text}\n{table}")
+        with pytest.raises(ConfigError, match=r"with an IPv6 address in brackets \(\[::1\]:7443\)"):
+            device(config)
 
 
 def test_a_credential_that_is_not_this_keys_is_refused(tmp_path: Path, deployment: Deployment, config: Path) -> None:
