@@ -16,7 +16,7 @@ from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deploy
 from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
-from shuffledp_client.config import ClientConfig
+from shuffledp_client.config import ClientConfig, is_address
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
@@ -24,8 +24,10 @@ from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff, with_retries
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig, load_config
+from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
+    BusyError,
     ClientPolicyRefusal,
     ConfigError,
     DifferentSubmissionError,
@@ -407,6 +409,27 @@ async def test_only_an_unreachable_party_is_asked_again() -> None:
     assert len(calls) == 4
 
 
+@pytest.mark.parametrize(("asked", "obeyed"), [(0.0, 0.0), (5.0, 5.0), (1e9, 60.0), (float("inf"), 60.0)])
+async def test_who_asks_to_be_left_alone_is_for_a_minute_at_most(
+    asked: float, obeyed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def busy() -> None:
+        error = BusyError("busy")
+        error.wait_seconds = asked
+        raise error
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(BusyError):
+        await with_retries(busy, Backoff(attempts=3, first=1.0, longest=1.0))
+    assert len(slept) == 2
+    assert all(0.5 <= pause - obeyed < 1 for pause in slept)  # the random time comes on top
+
+
 def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
     pauses = list(Backoff(attempts=6, first=1.0, longest=4.0).pauses(RandomIntegers(os.urandom)))
     for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True):
@@ -433,6 +456,22 @@ def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[s
     config.write_text(config.read_text().replace(*change))
     with pytest.raises(ConfigError, match=named):
         load_config(config, ClientConfig)
+
+
+@pytest.mark.parametrize("address", ["h:1", "192.0.2.1:443", "[::1]:443", "[2001:db8::7]:65535", "a.example:7443"])
+def test_host_and_port_are_an_address(address: str) -> None:
+    assert is_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["::1:443", "2001:db8::7:443", "::1", "[::1]", "[::1:443", "::1]:443", "[h]:443", "[]:443", "a:b:443"]
+)
+def test_an_ipv6_address_without_brackets_is_refused_at_once_with_how_to_write_it(config: Path, address: str) -> None:
+    text = config.read_text()
+    for table in (f'[gateway]\naddress = "{address}"\n', f'[addresses]\nnode-1 = "{address}"\n'):
+        config.write_text(f"{text}\n{table}")
+        with pytest.raises(ConfigError, match=r"with an IPv6 address in brackets \(\[::1\]:7443\)"):
+            device(config)
 
 
 def test_a_credential_that_is_not_this_keys_is_refused(tmp_path: Path, deployment: Deployment, config: Path) -> None:
@@ -526,6 +565,12 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
     (out / "board.bin").write_bytes(b"")
     torn = run_cli(*check)
     assert (torn.returncode, torn.stderr.count("\n")) == (1, 1)
+    with (out / "board.bin").open("r+b") as file:
+        file.truncate(2**42)  # a hole, which takes no disk; read as it is, it would take all memory
+    endless = run_cli(*check)
+    assert (endless.returncode, endless.stderr.count("\n")) == (2, 1)
+    manifest = from_json(draft.announcement().manifest.body, Manifest)
+    assert f"more than {manifest.most_board_bytes:,} bytes" in endless.stderr
 
 
 @pytest.mark.parametrize("value", ["", "3.5", "-1", "1e3", "12345678901", "²"])

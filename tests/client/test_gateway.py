@@ -16,10 +16,11 @@ import httpx
 import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, make_members
-from gateway_world import answer, connected, device_context, gateway, http, liar, server_of
+from gateway_world import answer, connected, device_config, device_context, gateway, http, liar, server_of
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
+from shuffledp_client.device import Device
 from shuffledp_client.gateway.app import Gateway, to_bytes
 from shuffledp_client.gateway.cli import roster_of
 from shuffledp_client.gateway.config import GatewayConfig
@@ -28,11 +29,12 @@ from shuffledp_client.gateway.probe import probe
 from shuffledp_client.gateway.upstream import Upstream
 from shuffledp_client.http_api import PROBLEM, Problem
 from shuffledp_client.submission import PreparedSubmission, check_receipt, prepare
+from shuffledp_client.transport import Backoff
 from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core import errors
 from shuffledp_core.config import Limits
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import ConfigError, PortInUseError, UnreachableError
+from shuffledp_core.errors import BusyError, ConfigError, PortInUseError, UnreachableError
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment
 
@@ -473,6 +475,25 @@ def test_a_server_that_was_never_started_stops(tmp_path: Path, deployment: Deplo
         await server_of(deployment, tmp_path).stop()
 
     asyncio.run(run())
+
+
+# ------------------------------------------------------------------------ Retry-After
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("9" * 5000, float("inf")), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("-1", 0.0), ("²", 0.0)],
+    ids=["seconds", "for ever", "date", "negative", "no digit"],
+)
+async def test_a_device_reads_how_long_a_gateway_asks_to_be_left_alone(
+    tmp_path: Path, deployment: Deployment, header: str, seconds: float
+) -> None:
+    said = answer(b"", "429 Too Many Requests", "text/plain", f"retry-after: {header}")
+    async with liar(deployment, said) as elsewhere:
+        once = Device(device_config(tmp_path / "user", deployment, address=elsewhere), backoff=Backoff(attempts=1))
+        with pytest.raises(BusyError) as refusal:
+            await once.announced()
+    assert refusal.value.wait_seconds == seconds
 
 
 # ------------------------------------------------------------------------ probe

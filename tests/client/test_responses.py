@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
@@ -144,6 +146,24 @@ def test_a_killed_write_leaves_no_half_response(tmp_path: Path, monkeypatch: pyt
         store.recall("a", lambda: 5)
     monkeypatch.undo()
     assert store.recall("a", lambda: 6) == 6
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["before the link", "behind the link"])
+def test_what_a_killed_process_left_is_swept_and_no_response_with_it(tmp_path: Path, *, linked: bool) -> None:
+    """A process that really ends, with no chance to clean up."""
+    code = (
+        "import os, sys; from pathlib import Path; from shuffledp_client.responses import ResponseStore\n"
+        "link = os.link\n"
+        f"os.link = lambda *names: ({'link(*names), ' if linked else ''}os._exit(9))\n"
+        "ResponseStore(Path(sys.argv[1]), 'home people').recall('a', lambda: 5)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60).returncode == 9
+    assert len(list(tmp_path.glob("*.part"))) == 1
+    assert len(list(tmp_path.glob("*.json"))) == linked
+    store = ResponseStore(tmp_path, "home people")
+    assert store.recall("b", lambda: 7) == 7
+    assert not list(tmp_path.glob("*.part"))
+    assert store.recall("a", lambda: 6) == (5 if linked else 6)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, ShuffleDPError, StaleRosterError, UsageError, WithdrawnCredentialError
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_ops.keys import enrolment, renewal
+from shuffledp_ops.keys.enrolment import Outside
 from shuffledp_ops.keys.pki import Deployment, create_deployment, next_roster, open_deployment
 from shuffledp_ops.rounds.running import abort_round, control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
@@ -262,3 +263,8 @@ async def test_a_running_deployment_takes_a_new_device_in_and_a_withdrawn_one_no
             assert "was withdrawn" in refused.stderr
         finally:
             await abort_round(control, opened.round_id, "for the test")
+
+
+def test_a_broker_with_an_ipv6_address_is_set_as_it_is_connected_to() -> None:
+    """Brackets keep address and port apart where they stand together, and nobody can look them up."""
+    assert '\nhost = "::1"\nport = 1883\n' in Outside({}, "[::1]:1883").settings()

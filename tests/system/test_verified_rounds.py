@@ -78,6 +78,10 @@ async def test_what_was_published_cannot_be_changed_unnoticed(
         (bad / name).write_bytes(bytes(data))
         with pytest.raises(DocumentError, match="is not what the result names"):
             verify(bad)
+        with (bad / name).open("r+b") as file:
+            file.truncate(2**42)  # a hole, which takes no disk; read as it is, it would take all memory
+        with pytest.raises(DocumentError, match=r"more than the .* that the manifest allows"):
+            verify(bad)
     (unchecked,) = (line for each in verify(good / "result.json") for line in each.lines if line.startswith("mixing"))
     assert "NOT checked" in unchecked
 

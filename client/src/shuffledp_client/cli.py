@@ -21,10 +21,11 @@ from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_core.config import load_config
+from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
 from shuffledp_core.interruption import unwinding
-from shuffledp_core.keys import read_file, read_roster
+from shuffledp_core.keys import read_file, read_roster, verify_from
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.terminal import explain, prepare_terminal
@@ -143,7 +144,10 @@ def check_evidence_(
 ) -> None:
     """Check somebody's evidence against roster and board. No keys and no network are needed."""
     bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
-    shown = check_evidence(bundle, read_roster(roster, root_key), read_file(folder / "board.bin", "board", most=None))
+    trusted = read_roster(roster, root_key)
+    # The folder may be anybody's: only a manifest that the analyst signed says how much of it is read.
+    manifest = verify_from(trusted.analyst, bundle.announcement.manifest, Manifest)
+    shown = check_evidence(bundle, trusted, read_file(folder / "board.bin", "board", manifest.most_board_bytes))
     typer.echo(
         f"It holds. {shown.missing} of {shown.messages} messages of a submission that was acknowledged for round "
         f"{shown.round_id} are not on its board. One of these did it, and nothing here says which: "

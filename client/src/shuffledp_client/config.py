@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ from shuffledp_core.keys import load_identity, parse_hex_key, read_file
 _HOST: Final = re.compile(r"""[^\s\x00-\x20"'\\/@]+""")
 """A name or an address; whether there is such a one is found out by calling it."""
 
+ADDRESS_FORM: Final = "host:port, with an IPv6 address in brackets ([::1]:7443)"
+"""What `is_address` asks for, in words."""
+
 MAX_EVIDENCE_DAYS: Final = 3660
 """Ten years: a bound, because kept submissions tell which messages were the user's."""
 
@@ -32,7 +36,7 @@ class GatewayAddress(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not is_address(self.address):
-            raise ValueError(f"gateway.address must be host:port, not {self.address!r}")
+            raise ValueError(f"gateway.address must be {ADDRESS_FORM}, not {self.address!r}")
 
 
 class ClientConfig(Section, frozen=True, kw_only=True):
@@ -87,7 +91,7 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
         if name not in {party.name for party in roster.parties}:
             raise ConfigError(f"addresses.{name}: the roster of {roster.deployment!r} has no such party")
         if not is_address(address):
-            raise ConfigError(f"addresses.{name} must be host:port, not {address!r}")
+            raise ConfigError(f"addresses.{name} must be {ADDRESS_FORM}, not {address!r}")
     parties = tuple(
         msgspec.structs.replace(party, address=addresses.get(party.name, party.address)) for party in roster.parties
     )
@@ -95,8 +99,13 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
 
 
 def is_address(text: str, least: int = 1) -> bool:
-    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one."""
+    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one.
+
+    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port begins.
+    """
     host, _, port = text.rpartition(":")
+    if ("[" in host or "]" in host or ":" in host) and not _is_bracketed(host):
+        return False
     if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
         return False
     try:
@@ -104,6 +113,14 @@ def is_address(text: str, least: int = 1) -> bool:
     except UnicodeError:
         return False
     return len(port) <= 5 and least <= int(port) <= 65_535
+
+
+def _is_bracketed(host: str) -> bool:
+    try:
+        IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return host[0] == "[" and host[-1] == "]"
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

@@ -124,7 +124,10 @@ class _Calls:
             async with asyncio.timeout(seconds), ask() as response:
                 if response.status_code != httpx.codes.OK:
                     problem = await self._body(response, MAX_PROBLEM_BYTES)
-                    raise raised_by(problem, response.status_code, self._name)
+                    refusal = raised_by(problem, response.status_code, self._name)
+                    if isinstance(refusal, UnreachableError):
+                        refusal.wait_seconds = _wait_seconds(response)
+                    raise refusal
                 found = response.headers.get("content-type", "").partition(";")[0].strip()
                 if found != kind:
                     raise NodeFault(f"{self._name} answered with {found[:80]!r}, not {kind}: is it a gateway?")
@@ -193,6 +196,12 @@ class _HttpsEntry:
 
 _OF_GATEWAY: Final = {"sni_hostname": str(GATEWAY)}
 """TLS asks for this name wherever the gateway is, as gRPC does for the names of parties."""
+
+
+def _wait_seconds(response: httpx.Response) -> float:
+    """`Retry-After` in seconds; 0 without one. The date that it may be instead would trust the gateway's clock."""
+    said = response.headers.get("retry-after", "").strip()
+    return float(said) if said.isascii() and said.isdecimal() else 0.0
 
 
 def _path(pattern: str, round_id: str) -> str:

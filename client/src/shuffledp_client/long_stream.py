@@ -1,6 +1,7 @@
-"""Submitting for many devices over one long stream: for gateways, and for simulated users.
+"""Submitting for many devices over one long stream: for simulated users, and for gateways that care to.
 
-What is sent, checked and answered is the same as of a device that submits by itself; only calls are saved.
+What is sent, checked and answered is the same as of a device that submits by itself; only calls are saved. Our own
+HTTPS gateway makes a call for each submission: what ends a stream ends the wait of all devices on it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ user's value becomes. A response drawn for a new value would show that the value
 without limit (docs/accounting.md, K14). It is on disk before anything that depends on it leaves the device, and the
 first one written wins. The file holds the response, which is randomised already, and no value.
 
-The folder belongs to one user; mode 0700, files 0600.
+The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is read or changed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from shuffledp_client.state import locked
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import ClientPolicyRefusal, ConfigError, MalformedDocumentError, RoundStateError
-from shuffledp_core.files import PART, make_folder, sync, write_new
+from shuffledp_core.files import PART, erase, make_folder, sync, write_new
 
 MOST_RESPONSES: Final = 1000
 """Most responses that are kept: each belongs to a question that others thought of."""
@@ -65,11 +66,13 @@ class ResponseStore:
         path = self._path(name)
         try:
             make_folder(self._folder)
-            if not path.exists():
-                self._keep(path, to_json(KeptResponse(scope=self._scope, name=name, response=draw())))
-            # What is on disk counts, also where another process wrote it a moment ago, and was killed before it synced.
-            response = self._read(path, name)
-            sync(self._folder)
+            with locked(self._folder):
+                self._sweep()
+                if not path.exists():
+                    self._keep(path, to_json(KeptResponse(scope=self._scope, name=name, response=draw())))
+                # What is on disk counts, also where another process wrote it, and was killed before it synced.
+                response = self._read(path, name)
+                sync(self._folder)
         except OSError as error:
             raise ConfigError(f"cannot keep a response in {self._folder}: {error.strerror}") from error
         return response
@@ -88,6 +91,14 @@ class ResponseStore:
                 os.link(part, path)
         finally:
             part.unlink(missing_ok=True)  # also what a full disk has cut off
+
+    def _sweep(self) -> None:
+        """Removes what a killed process left half done; whoever is at work holds the lock."""
+        for part in self._folder.glob(f"*{PART}"):
+            if part.stat().st_nlink > 1:  # killed behind the link: to overwrite it would wipe the response itself
+                part.unlink()
+            else:
+                erase(part)
 
     def _read(self, path: Path, name: str) -> int:
         with path.open("rb") as file:

@@ -14,7 +14,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +41,8 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One round's submission, and the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt: it can be sealed again from seed and symbols.
+        submission: without its envelope once there is a receipt. Of a plain round in a reproducible suite it can be
+            sealed again from seed and symbols, as evidence does; of another round nobody needs it any more.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.
@@ -209,15 +210,20 @@ class SubmissionStore:
         write_new(path, data)
         return path
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            descriptor = os.open(self._folder, os.O_RDONLY)
-        except OSError as error:
-            raise ConfigError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
-        try:
-            # The system releases it with the process, however that ends: a lock file would outlive a kill.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked(self._folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a state folder; others wait for it. Raises `ConfigError` when the folder cannot be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"cannot use the state folder {folder}: {error.strerror}") from error
+    try:
+        # The system releases it with the process, however that ends: a lock file would outlive a kill.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

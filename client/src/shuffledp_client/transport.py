@@ -49,12 +49,14 @@ class Backoff:
     """Exponential backoff with jitter: `attempts` in all, limits doubling from `first` to `longest` seconds.
 
     Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same node come back spread,
-    and a node that is back within half of all limits, 15 seconds, is found by every one of them.
+    and a node that is back within half of all limits, 15 seconds, is found by every one of them. Who asks to be left
+    alone for some seconds is given them, up to `patience`, before each pause.
     """
 
     attempts: int = 8
     first: float = 0.25
     longest: float = 15.0
+    patience: float = 60.0
 
     def pauses(self, integers: RandomIntegers) -> Iterator[float]:
         """Seconds to wait before each attempt but the first."""
@@ -74,6 +76,7 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
             pause = next(pauses, None)
             if pause is None:
                 raise
+            pause += min(error.wait_seconds, backoff.patience)
             structlog.get_logger().info("trying again", seconds=round(pause, 2), reason=str(error))
             await asyncio.sleep(pause)
 

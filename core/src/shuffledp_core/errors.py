@@ -164,6 +164,9 @@ class BadBlameError(NodeFault):
 class UnreachableError(NodeFault):
     """A party did not answer within its deadline."""
 
+    wait_seconds: float = 0.0
+    """How long the party asks to be left alone, if it says so: its word, to be bounded by whoever obeys."""
+
 
 class BrokerError(ShuffleDPError):
     """The announcement broker is away or breaks its protocol. It can only delay: the analyst is asked instead."""

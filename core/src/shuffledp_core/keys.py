@@ -7,6 +7,7 @@ Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `
 from __future__ import annotations
 
 import datetime as dt
+import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,16 +55,22 @@ MOST_BYTES: Final = 2**26
 """Of a file that somebody names: what has no end, such as a device, would take all memory."""
 
 
-def read_file(path: Path, what: str, most: int | None = MOST_BYTES) -> bytes:
-    """Reads a file of so many bytes at most, None: any; `ConfigError` says which cannot be read, and why."""
+def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """Reads a file of so many bytes at most; `ConfigError` says which cannot be read, and why.
+
+    No more memory is taken than the file has bytes, however much it may have.
+    """
     try:
         with path.open("rb") as stream:
-            data = stream.read() if most is None else stream.read(most + 1)
+            # Not `most` alone: a read sets aside as many bytes as it asks for, at once.
+            size = os.fstat(stream.fileno()).st_size
+            most = min(most, max(size, MOST_BYTES))
+            data = b"" if size > most else stream.read(most + 1)
     except OSError as error:
         raise ConfigError(
             f"cannot read the {what} {path}: {error.strerror}; check the path and its permissions"
         ) from error
-    if most is not None and len(data) > most:
+    if max(size, len(data)) > most:
         raise ConfigError(f"the {what} {path} has more than {most:,} bytes; check the path")
     return data
 

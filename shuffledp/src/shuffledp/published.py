@@ -11,6 +11,7 @@ from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import Certificate, HistoryDigest, Manifest, Result, Roster, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import FalseResultError, ForeignDocumentError, NotInstalledError, RoundKeyError
+from shuffledp_core.files import size_of
 from shuffledp_core.keys import read_file, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage, Mix
@@ -37,7 +38,8 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
         NotInstalledError: the arithmetic is not installed here.
         DocumentError: step 1 or 2.
         BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: step 3, naming who is at fault.
-        FalseResultError: step 1 or 4; of a node's header, as `check_headers`.
+        FalseResultError: step 1 or 4, or a file is longer than the manifest allows; of a node's header, as
+            `check_headers`.
     """
     result = verify_from(roster.analyst, signed, Result)
     if not _is_verified(result):
@@ -48,11 +50,11 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
             "the plan's mixing is verified, and the result names no history that shows it; keep the result: it is "
             "evidence against the analyst"
         )
-    board = _named(folder / BOARD, result.board_digest or "")  # 1
-    history = _named(folder / HISTORY, result.history.digest)
-    announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))  # 2
+    announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))
     manifest = verify_from(roster.analyst, announced, Manifest)
-    plan = _plan(result, manifest, roster)
+    board = _named(folder / BOARD, manifest.most_board_bytes, result.board_digest or "")  # 1
+    history = _named(folder / HISTORY, _most_history_bytes(manifest), result.history.digest)
+    plan = _plan(result, manifest, roster)  # 2
     chain = _followed(announced, manifest, plan, roster, history, board)  # 3
     _check_counts(result, plan, chain.users, roster)  # 4
     check_answer(result, plan.mechanism, manifest.geometry, board)
@@ -100,11 +102,28 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
     check_headers(result.headers, route, result.round_id, each, users, excluding=True)
 
 
-def _named(file: Path, wanted: str) -> bytes:
-    data = read_file(file, "published file of a verified round", most=None)
+def _named(file: Path, most: int, wanted: str) -> bytes:
+    # The folder may be anybody's, and the digest is known only when all of it has been read.
+    if (size := size_of(file)) > most:
+        raise FalseResultError(
+            f"{file} has {size:,} bytes, more than the {most:,} that the manifest allows; fetch the round again"
+        )
+    data = read_file(file, "published file of a verified round", most)
     if digest(data) != wanted:
         raise FalseResultError(f"{file} is not what the result names; fetch the round again")
     return data
+
+
+def _most_history_bytes(manifest: Manifest) -> int:
+    try:
+        from shuffledp_core.verified.history import most_bytes
+    except ImportError as error:
+        raise _not_installed(error) from error
+    return most_bytes(manifest)
+
+
+def _not_installed(error: ImportError) -> NotInstalledError:
+    return NotInstalledError(f"checking the mixing needs {error.name}: pip install 'shuffledp-core[verified]'")
 
 
 def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
@@ -140,9 +159,7 @@ def _followed(
         from shuffledp_core.verified.history import History, check_published
         from shuffledp_core.verified.manifests import mix_terms, mixing_part
     except ImportError as error:
-        raise NotInstalledError(
-            f"checking the mixing needs {error.name}: pip install 'shuffledp-core[verified]'"
-        ) from error
+        raise _not_installed(error) from error
     keys = _route(manifest, plan, roster)
     terms = mix_terms(announced, manifest, plan, keys, roster)
     population, said = roster.population(plan.population), History.from_bytes(history)

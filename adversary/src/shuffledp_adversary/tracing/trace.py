@@ -236,7 +236,7 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
     if result.round_id != manifest.round_id or result.final_certificate is None:
         raise MalformedDocumentError(f"{folder}: result.json is not of the manifest's round, or has no certificate")
     final = verify_from(roster.accountant, result.final_certificate, Certificate)
-    packed = read_file(folder / BOARD, "board", most=None)  # 2
+    packed = read_file(folder / BOARD, "board", manifest.most_board_bytes)  # 2
     if digest(packed) != result.board_digest:
         raise MalformedDocumentError(f"{folder / BOARD} is not the board whose digest the analyst signed")
     board = np.frombuffer(packed, dtype=np.uint8).reshape(-1, manifest.geometry.plain_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shuffledp_client.config import is_address
+from shuffledp_client.config import ADDRESS_FORM, is_address
 from shuffledp_core.config import ServiceConfig
 
 
@@ -32,10 +32,10 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         if self.name != "gateway":
             raise ValueError(f'name must be "gateway", for which devices ask by TLS, not {self.name!r}')
         if not is_address(self.listen, least=0):
-            raise ValueError(f"listen must be host:port, not {self.listen!r}")
+            raise ValueError(f"listen must be {ADDRESS_FORM}, not {self.listen!r}")
         for name, address in self.addresses.items():
             if not is_address(address):
-                raise ValueError(f"addresses.{name} must be host:port, not {address!r}")
+                raise ValueError(f"addresses.{name} must be {ADDRESS_FORM}, not {address!r}")
         if not 1024 <= self.body_bytes <= self.waiting_bytes <= 2**36:
             raise ValueError(f"body_bytes must be from 1024 to waiting_bytes, not {self.body_bytes}")
         if not 0.001 <= self.submission_seconds <= 86_400:

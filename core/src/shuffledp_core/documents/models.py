@@ -297,6 +297,11 @@ class Manifest(Document, frozen=True, kw_only=True):
     opens_at: int
     closes_at: int
 
+    @property
+    def most_board_bytes(self) -> int:
+        """Bytes of the longest board that a round with this manifest can have: every message of every report."""
+        return max(0, self.max_reports) * self.geometry.messages_per_user * self.geometry.plain_bytes
+
 
 class Countersignature(Document, frozen=True, kw_only=True):
     """A node's statement that it takes part in exactly this manifest."""

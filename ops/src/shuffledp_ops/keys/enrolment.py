@@ -62,6 +62,7 @@ class Outside:
         text = ""
         if self.broker is not None:
             host, _, port = self.broker.rpartition(":")
+            host = host.strip("[]")  # there the port stands by itself
             text += f'\n[broker]\nhost = "{host}"\nport = {port}\n'
         if self.gateway is not None:
             text += f'\n[gateway]\naddress = "{self.gateway}"\n'
@@ -78,7 +79,10 @@ def outside(
     given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
     for name, where in (("broker", broker), ("gateway", gateway)):
         if where is not None and not is_address(where):
-            raise UsageError(f"--{name} {where[:80]!r} is not HOST:PORT, a name or address and a port from 1 to 65535")
+            raise UsageError(
+                f"--{name} {where[:80]!r} is not HOST:PORT, a name or address (IPv6 in brackets) and a port from 1 to "
+                "65535"
+            )
     return Outside(given, broker, gateway)
 
 

@@ -170,7 +170,9 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
         if name not in addresses:
             raise UsageError(f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}")
         if not is_address(address):
-            raise UsageError(f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address and a port from 1 to 65535")
+            raise UsageError(
+                f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address (IPv6 in brackets) and a port from 1 to 65535"
+            )
         replaced[name] = address
     return replaced
 

@@ -74,7 +74,8 @@ class AnalystServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetBoard(self, request, context):
-        """The published board: every plain message `symbol || tag` in mixed order, packed.
+        """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
+        `key || symbol || proof`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

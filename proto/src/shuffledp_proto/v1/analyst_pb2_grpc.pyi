@@ -36,7 +36,9 @@ class AnalystStub:
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.GetResultRequest, _analyst_pb2.GetResultResponse]
     """The signed result; NOT_FOUND until the round has ended."""
     GetBoard: _grpc.UnaryStreamMultiCallable[_analyst_pb2.GetBoardRequest, _analyst_pb2.GetBoardResponse]
-    """The published board: every plain message `symbol || tag` in mixed order, packed."""
+    """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
+    `key || symbol || proof`.
+    """
     GetHistory: _grpc.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]
     """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
@@ -48,7 +50,9 @@ class AnalystAsyncStub(AnalystStub):
     GetResult: _aio.UnaryUnaryMultiCallable[_analyst_pb2.GetResultRequest, _analyst_pb2.GetResultResponse]  # type: ignore[assignment]
     """The signed result; NOT_FOUND until the round has ended."""
     GetBoard: _aio.UnaryStreamMultiCallable[_analyst_pb2.GetBoardRequest, _analyst_pb2.GetBoardResponse]  # type: ignore[assignment]
-    """The published board: every plain message `symbol || tag` in mixed order, packed."""
+    """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
+    `key || symbol || proof`.
+    """
     GetHistory: _aio.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]  # type: ignore[assignment]
     """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
@@ -75,7 +79,9 @@ class AnalystServicer(metaclass=_abc_1.ABCMeta):
         request: _analyst_pb2.GetBoardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_analyst_pb2.GetBoardResponse], _abc.AsyncIterator[_analyst_pb2.GetBoardResponse]]:
-        """The published board: every plain message `symbol || tag` in mixed order, packed."""
+        """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
+        `key || symbol || proof`.
+        """
 
     @_abc_1.abstractmethod
     def GetHistory(
