@@ -96,6 +96,62 @@ async def test_a_batch_that_no_process_survives_is_given_up_in_the_end(world: Wo
     assert "3 times while it decoded" in str(result.reason)
 
 
+async def written(path: Path) -> None:
+    async with asyncio.timeout(60):  # only an analyst that never writes it takes so long
+        while not path.exists():  # noqa: ASYNC110, ASYNC240 - a file tells nobody that it is there
+            await asyncio.sleep(0)
+
+
+async def closed_an_hour_ago(world: World) -> str:
+    """A round that the analyst was stopped in, without its batch; by its records, all that was an hour ago."""
+    world.last.faults.add("silent")
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    closed = world.folder / "state" / "rounds" / round_id / "closed"
+    await written(closed)
+    await world.stop_analyst()
+    closed.write_bytes(str(int(closed.read_bytes()) - 3_600_000).encode())
+    return round_id
+
+
+async def test_a_restart_gives_a_round_without_its_batch_no_more_time(world: World) -> None:
+    round_id = await closed_an_hour_ago(world)
+    await world.start_analyst()
+    async with asyncio.timeout(45):  # below the mixing time, 60 s: only a round whose time begins anew takes longer
+        result = await world.ended(round_id)
+    assert (result.outcome, result.error) == ("failed", "UnreachableError")
+    assert "within 60.0 s of the close" in str(result.reason)
+
+
+async def test_a_round_of_an_earlier_version_has_its_time_from_the_restart_on(world: World) -> None:
+    round_id = await closed_an_hour_ago(world)
+    (world.folder / "state" / "rounds" / round_id / "closed").unlink()
+    await world.start_analyst()
+    await deliver_late(world, round_id)
+    assert (await world.ended(round_id)).outcome == "published"
+
+
+async def test_a_round_that_has_its_batch_outlives_an_analyst_that_was_away_for_long(world: World) -> None:
+    """The nodes need time to say once more that they are done, and have been asked by nobody meanwhile."""
+    world.nodes["node-2"].faults.add("late")
+    round_id = await world.open()
+    world.reports(round_id, 5)
+    await world.end_submissions(round_id)
+    await world.happened.until(lambda: world.last.rounds[round_id].forwarded)
+    folder = world.folder / "state" / "rounds" / round_id
+    await written(folder / "closed")
+    await written(folder / "batch")
+    await world.stop_analyst()
+    (folder / "closed").write_bytes(b"0")
+    await world.start_analyst()
+    async with world.control() as stub:
+        async for event in stub.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+            if event.stage == "decoding" and event.seconds > 0:
+                world.nodes["node-2"].done(round_id, 5, b"")
+    assert (await world.ended(round_id)).outcome == "published"
+
+
 def messages_on(board: bytes) -> set[bytes]:
     return {board[start : start + 17] for start in range(0, len(board), 17)}
 

@@ -90,3 +90,21 @@ def test_a_round_that_fails_behind_its_opening_leaves_neither_board_nor_history(
     for published in (records.board, records.history):
         with pytest.raises(UnknownRoundError):
             published(ROUND)
+
+
+def test_the_length_of_a_batch_is_known_after_the_batch_is_gone(tmp_path: Path) -> None:
+    """The board is another file, of another length."""
+    records = delivered(tmp_path)
+    records.keep_opened(ROUND, BOARD, HISTORY)
+    records.publish(ROUND, result(Outcome.PUBLISHED))
+    for _ in range(2):  # the second time as after a crash in the middle
+        records.finish(ROUND)
+        assert Records(tmp_path).batch_bytes(ROUND) == len(BATCH) != len(BOARD)
+
+
+def test_the_time_of_the_close_is_the_first_that_was_recorded(tmp_path: Path) -> None:
+    records = delivered(tmp_path)
+    assert records.closed_at(ROUND, 1_000) == 1_000
+    assert Records(tmp_path).closed_at(ROUND, 9_000) == 1_000
+    (records.batch(ROUND).parent / "closed").write_bytes(b"1_0 00")
+    assert records.closed_at(ROUND, 9_000) == 9_000

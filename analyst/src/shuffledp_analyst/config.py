@@ -10,7 +10,8 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
 
     `broker`: where manifests and results are announced; None: nowhere.
     `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a restart).
-    `mix_timeout_seconds`: from the end of the submissions until the last node has delivered and all are done.
+    `mix_timeout_seconds`: from the end of the submissions until the last node has delivered and all are done, however
+    often the analyst is restarted meanwhile.
     `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
     `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
     `history_memory`: bytes of a verified round's history, of an accusation or of an answer about one, that are read at

@@ -3,10 +3,12 @@
     plan.json          first: the round exists and must be brought to an end
     announcement.json  the round was announced
     closing            the entry node may have been told to close: the batch may come
+    closed             the entry node has closed, and when: milliseconds since 1970, in decimal digits
     header.json        the signed header of the final batch, written before `batch`
     batch.part         the final batch while it arrives; batch: it is complete
     attempts           number of processes that began to decode the complete batch, until one has
     opened, history    a verified round: what the batch holds once it is decoded; published, `opened` is the board
+    batch-bytes        a verified round: length of the batch, in decimal digits, once the batch itself is erased
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
     discards.json      the nodes' signed discards so far
@@ -87,6 +89,18 @@ class Records:
         """True if the entry node may have been told to close."""
         return (self._path(round_id) / "closing").exists()
 
+    def closed_at(self, round_id: str, now: int) -> int:
+        """When the entry node had closed (milliseconds since 1970): the first time recorded, else `now`, now recorded.
+
+        A damaged record counts as none.
+        """
+        path = self._path(round_id) / "closed"
+        recorded = _number(path)
+        if recorded is not None:
+            return recorded
+        write_atomic(path, str(now).encode())
+        return now
+
     def batch_part(self, round_id: str) -> Path:
         """File in which the final batch arrives."""
         return self._path(round_id) / "batch.part"
@@ -147,12 +161,13 @@ class Records:
         return path
 
     def batch_bytes(self, round_id: str) -> int:
-        """Length of the complete batch in bytes, published or not."""
+        """Length of the complete batch in bytes, published or not, also once `finish` has erased it."""
         batch = self.batch(round_id)
         try:
             return batch.stat().st_size
-        except FileNotFoundError:
-            return self.board(round_id).stat().st_size
+        except FileNotFoundError:  # a plain round's is the board, unless a verified round's length is written down
+            length = _number(batch.with_name("batch-bytes"))
+            return self.board(round_id).stat().st_size if length is None else length
 
     def publish(self, round_id: str, result: Signed) -> None:
         """Makes the batch the public board and ends the round; after this returns it stays published.
@@ -212,8 +227,11 @@ class Records:
 
     def finish(self, round_id: str) -> None:
         """Records that nothing is left to do for this round."""
-        if (self._path(round_id) / "history").exists():  # of a verified round: the nodes will not send it again
-            self.batch(round_id).unlink(missing_ok=True)
+        batch = self.batch(round_id)
+        if batch.with_name("history").exists() and batch.exists():  # of a verified round, whose board is another file
+            # A last node that was away for long may repeat its batch, and is let through by its length.
+            write_atomic(batch.with_name("batch-bytes"), str(batch.stat().st_size).encode())
+            batch.unlink()
         write_atomic(self._path(round_id) / "finished", b"")
 
     def newest_first(self) -> list[tuple[int, str]]:
@@ -250,3 +268,13 @@ class Records:
         except FileNotFoundError as error:
             what = name.removesuffix(".json")
             raise UnknownRoundError(f"there is no {what} of round {round_id} here (yet)") from error
+
+
+def _number(path: Path) -> int | None:
+    """The decimal number in a file, 1 to 18 digits long; None where there is none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(19)
+    except FileNotFoundError:
+        return None
+    return int(text) if text.isdigit() and len(text) <= 18 else None

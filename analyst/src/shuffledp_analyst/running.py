@@ -391,8 +391,15 @@ class RunningRound:
             self._log.info("closing time")
 
     async def _await_batch(self) -> None:
-        seconds = self._services.config.mix_timeout_seconds
-        self._mixed_by = asyncio.get_running_loop().time() + seconds
+        services, seconds = self._services, self._services.config.mix_timeout_seconds
+        # From the disk: a round that ends this process again and again before it has its batch is given up in the end.
+        now = services.clock()
+        left = seconds - max(0, now - services.records.closed_at(self._id, now)) / 1000
+        if (
+            self._delivered.is_set()
+        ):  # perhaps to an earlier process: the nodes need time to say again that they are done
+            left = max(left, services.config.recovery_seconds)
+        self._mixed_by = asyncio.get_running_loop().time() + left
         try:
             async with asyncio.timeout_at(self._mixed_by):
                 await self._delivered.wait()

@@ -11,6 +11,7 @@ import structlog
 
 from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
 from shuffledp_core.tasks import in_thread
+from shuffledp_core.verified.hops import Hop
 from shuffledp_core.verified.keys import NodeSecret
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
@@ -22,6 +23,9 @@ from shuffledp_shuffler.verified.settling import Settlement
 
 WATCH_SECONDS: Final = 0.1
 """Changes within this time reach a watcher as one."""
+
+IDLE_SECONDS: Final = 300.0
+"""How long what an answer was made from is kept for the next one: the other nodes answer in between."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class LiveRound:
         self.job: asyncio.Task[None] | None = None
         self.settlement = Settlement(self.touch)
         self.deleted = False
+        self._hop: Hop | None = None
+        self._idle: asyncio.TimerHandle | None = None
         self._metrics = metrics
         self._done = 0
         self._total = 0
@@ -83,6 +89,35 @@ class LiveRound:
         if self.secret is None:
             raise RoundStateError(f"the secrets of round {self.record.round_id} are erased ({self.record.phase})")
         return self.secret
+
+    def lend_hop(self) -> Hop | None:
+        """The hop that answered last, which is no longer kept; None when none is. Nobody erases it meanwhile."""
+        hop, self._hop = self._hop, None
+        self.forget_hop()
+        return hop
+
+    def keep_hop(self, hop: Hop) -> None:
+        """Keeps what has answered for the next inquiry within `IDLE_SECONDS`; erased if the secrets are gone."""
+        self.forget_hop()
+        if self.secret is None or self.deleted:  # while it answered
+            hop.erase()
+            return
+        self._hop = hop
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.forget_hop)
+
+    def forget_hop(self) -> None:
+        """Erases the hop that is kept, if one is: the next inquiry opens the batch again from disk."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._hop is not None:
+            self._hop.erase()
+            self._hop = None
+
+    def forget_secrets(self) -> None:
+        """Erases round key, secrets, and the hop that is kept, in memory; the disk is the caller's."""
+        self.private_key = self.secret = None
+        self.forget_hop()
 
     def require_present(self) -> None:
         """Raises `UnknownRoundError` once the round is being deleted."""
@@ -118,7 +153,7 @@ class LiveRound:
                 self._metrics.rounds_ended.labels(record.error or record.phase).inc()
         self.record = record
         if record.keyless:
-            self.private_key = self.secret = None
+            self.forget_secrets()
         self.touch()
 
     async def fail(self, error: ShuffleDPError) -> None:
@@ -134,6 +169,7 @@ class LiveRound:
 
     async def stop(self) -> None:
         """Ends everything that works on the round; its files are left alone from here on."""
+        self.forget_hop()
         if self.job is not None:
             self.job.cancel()
             # Not awaited itself, which would raise its cancellation here as if it were ours.

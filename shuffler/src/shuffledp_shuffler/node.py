@@ -220,7 +220,19 @@ class MixNode:
         async with live.answering:
             inquiry = await gather(chunks, most_read(live.require_terms().manifest, self._parts.work.memory))
             live.require_present()
-            return await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry)
+            self._forget_hops(live)  # before this round's batch comes into memory
+            # An inquiry that is refused, or whose caller is gone, leaves nothing: its thread may still be at work.
+            kept = live.lend_hop()
+            answer, hop = await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry, kept)
+            self._forget_hops(live)  # of rounds that were asked about meanwhile: one is kept at most
+            live.keep_hop(hop)
+            return answer
+
+    def _forget_hops(self, but: LiveRound) -> None:
+        """Erases what is kept of other rounds for their next inquiries, so that this one may have the memory."""
+        for live in self._rounds.values():
+            if live is not but:
+                live.forget_hop()
 
     async def settle_accusation(self, round_id: str, chunks: Chunks) -> None:
         """Ends this node's accusation by a transcript; see `Settlement.take`."""
@@ -270,7 +282,7 @@ class MixNode:
         except OSError as error:
             self._log.error("cannot erase what a round leaves", round=live.record.round_id, reason=str(error))
         else:
-            live.private_key = live.secret = None
+            live.forget_secrets()
 
     def _door(self, live: LiveRound, credential: bytes) -> Submissions:  # noqa: ARG002 - for nodes that lie
         """The intake by which a submission of this credential comes in."""
@@ -488,4 +500,5 @@ class MixNode:
     def _start(self, live: LiveRound) -> None:
         # At most one job a round: two at a time would write two orders into one file.
         if live.job is None and not live.deleted:
+            self._forget_hops(live)
             live.job = asyncio.create_task(self._parts.work.run(live))

@@ -22,22 +22,29 @@ def accusation_of(live: LiveRound) -> bytes:
     return live.folder.accusation.read_bytes()
 
 
-def answered(live: LiveRound, identity: Identity, roster: Roster, inquiry: bytes) -> bytes:
+def answered(
+    live: LiveRound, identity: Identity, roster: Roster, inquiry: bytes, kept: Hop | None
+) -> tuple[bytes, Hop]:
     """Goes on with every trace of an inquiry, or with every passage where there are some.
 
-    From the disk, as after a restart: an accusation is rare, and a node that keeps nothing else in memory for it is
-    the same node after every crash. T7 is the core's: nothing is shown before all that was shown is checked.
+    T7 is the core's: nothing is shown before all that was shown is checked.
+
+    `kept` is what the last inquiry about this round was answered from. None: the disk, as after a restart; all claims
+    are then verified, and the whole batch is opened, again. The answers are the same.
+
+    Returns:
+        The answer, packed; and what it was made from, for the next inquiry.
 
     Raises:
         MalformedDocumentError: the inquiry cannot be read.
         BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and `Hop.show_passage`.
     """
     asked = unpacked(inquiry, Inquiry)
-    hop = resumed(live, identity, roster)
+    hop = kept or resumed(live, identity, roster)
     if asked.passages:
-        return packed(replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages)))
+        return packed(replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages))), hop
     shown = tuple(hop.show(_question(asked, each), system_random) for each in asked.traces)
-    return packed(replace(asked, traces=shown))
+    return packed(replace(asked, traces=shown)), hop
 
 
 def _question(asked: Inquiry, trace: Trace) -> Question:
