@@ -200,6 +200,7 @@ WRONG_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"route": ("node-1",)}, "the route must have from 2 to 16 nodes, not 1"),
     ({"route": ()}, "the route must have from 2"),
     ({"suite": "rot13"}, "unknown suite 'rot13'"),
+    ({"suite": "hpke-mlkem768-x25519", "mix": "verified"}, "^verified mixing does not go with the suite"),
 ]
 
 

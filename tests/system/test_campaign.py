@@ -32,6 +32,7 @@ from campaigns import (
 from commands import Shell
 from rounds_for_tests import restart, submit_some, within_a_minute
 
+from shuffledp import verify
 from shuffledp_core.errors import BudgetExceeded, RoundFailed
 from shuffledp_ops.campaigns.account import Account, read_account
 from shuffledp_ops.campaigns.commands import run_campaign
@@ -104,6 +105,21 @@ async def test_a_weekly_campaign_asks_on_its_dates_and_costs_what_was_planned(
     again = await runner_of(file, calendar)
     await again.run(once=False)
     assert again.state == runner.state
+
+
+async def test_a_question_of_verified_rounds_leaves_what_their_mixing_is_checked_by(
+    system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
+) -> None:
+    file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 1"),), question='mix = "verified"')
+    runner = await runner_of(file, MovedCalendar(FIRST))
+    async with people(system, pool):
+        await within_a_minute(runner.run(once=False))
+    (entry,) = runner.state.entries
+    assert entry.outcome is Outcome.PUBLISHED
+    (attempt,) = entry.attempts
+    checked = verify(runner.store.round_folder(attempt.round_id))
+    lines = [line for one in checked for line in one.lines if line.startswith("mixing:")]
+    assert lines[0].split()[1] == str(USERS), lines
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["just after", "just before"])
@@ -442,6 +458,7 @@ def test_the_plan_and_the_status_are_shown(keys: Path, tmp_path: Path, shuffledp
     assert code == 0, errors
     assert "hours" in out
     assert "fits" in out
+    assert "mixing" not in out
     code, out, errors = shuffledp("campaign", "plan", str(file), "--format", "json")
     plan = json.loads(out)
     assert plan["questions"][0]["plan"]["epsilon"] == 3.0
@@ -452,3 +469,18 @@ def test_the_plan_and_the_status_are_shown(keys: Path, tmp_path: Path, shuffledp
     assert out.count("due") == 3
     code, out, errors = shuffledp("campaign", "status", str(file), "--format", "json")
     assert [entry["at"] for entry in json.loads(out)["entries"]] == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
+
+
+def test_the_plan_says_which_questions_are_mixed_verified(keys: Path, tmp_path: Path, shuffledp: Shell) -> None:
+    file = campaign_file(tmp_path, keys)
+    question = file.read_text().partition("[[questions]]")[2]
+    checked = question.replace('"hours"', '"again"').replace("epsilon = 3.0", 'epsilon = 1.0\nmix = "verified"')
+    file.write_text(f"{file.read_text()}[[questions]]{checked}")
+    code, out, errors = shuffledp("campaign", "plan", str(file))
+    assert code == 0, errors
+    heading, hours, again = (
+        next(line for line in out.splitlines() if word in line) for word in ("mixing", "hours", "again")
+    )
+    assert [line.split()[-1] for line in (heading, hours, again)] == ["mixing", "plain", "verified"]
+    _, out, _ = shuffledp("campaign", "plan", str(file), "--format", "json")
+    assert [one["plan"].get("mix") for one in json.loads(out)["questions"]] == [None, "verified"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
+import tomllib
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -21,8 +23,10 @@ from matplotlib.figure import Figure
 
 from shuffledp_accountant.ledger.charges import Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, OutputError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns.account import Account
 from shuffledp_ops.campaigns.budget import Asked, Course, Outlook, check_outlook, largest, look_ahead, price, priced
 from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
@@ -178,6 +182,18 @@ def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path:
         price(question(name="sums"), question(mechanism="rr-shuffle", question=3).plan(NODES, 0.8))
 
 
+@pytest.mark.parametrize("mix", list(Mix))
+def test_the_mixing_of_a_question_is_that_of_its_plan_and_changes_no_price(mix: Mix) -> None:
+    plain, asked = question().plan(NODES, 1.0), question(mix=mix.value)
+    plan = asked.plan(NODES, 1.0)
+    assert plan == msgspec.structs.replace(plain, mix=mix)
+    assert (plan.mix == Mix.VERIFIED, plan == plain) == (mix is Mix.VERIFIED, mix is Mix.PLAIN)
+    assert price(asked, plan).cost == price(question(), plain).cost
+    entries = (Entry(question="hours", number=1, at=FIRST),)
+    state = State(name="weekly", digest="", began_at=0, plans={"hours": plan}, entries=entries)
+    assert from_json(to_json(state), State).plans == {"hours": plan}, "as a campaign that goes on reads it"
+
+
 # ------------------------------------------------------------------------------------------------ wrong files
 
 WRONG = {
@@ -211,6 +227,11 @@ WRONG = {
     "open_seconds must be above 0": ("open_seconds = 120", "open_seconds = 0"),
     "retries must be from 0 to 10": ("open_seconds = 120", "open_seconds = 120\nretries = 11"),
     "Invalid enum value 'shrug'": ("open_seconds = 120", 'open_seconds = 120\nafter_failure = "shrug"'),
+    "Invalid enum value 'checked'": ("open_seconds = 120", 'open_seconds = 120\nmix = "checked"'),
+    "unknown suite 'rot13'": ("open_seconds = 120", 'open_seconds = 120\nsuite = "rot13"'),
+    "'hours': verified mixing does not go with the suite": (
+        "open_seconds = 120", 'open_seconds = 120\nsuite = "hpke-mlkem768-x25519"\nmix = "verified"',
+    ),
     "grace_seconds must be": ('name = "weekly"', 'name = "weekly"\ngrace_seconds = 0'),
     "has no population 'others'": ("open_seconds = 120", 'open_seconds = 120\npopulation = "others"'),
     "has no node node-9": ("open_seconds = 120", 'open_seconds = 120\nroute = ["node-1", "node-9"]'),
@@ -361,12 +382,27 @@ def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
 
 def test_a_default_that_is_written_down_or_a_key_of_a_later_version_changes_nothing(keys: Path, tmp_path: Path) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
-    spelt = campaign_file(tmp_path, keys, question='population = "demo"\nretries = 0', general="grace_seconds = 3600.0")
+    defaults = 'population = "demo"\nretries = 0\nmix = "plain"'
+    spelt = campaign_file(tmp_path, keys, question=defaults, general="grace_seconds = 3600.0")
     assert load_campaign(spelt).digest == campaign.digest
-    for question in ("retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]'):
+    for question in (
+        "retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]', 'mix = "verified"',
+    ):  # fmt: skip
         assert load_campaign(campaign_file(tmp_path, keys, question=question)).digest != campaign.digest
     later = LaterQuestion(**msgspec.structs.asdict(campaign.questions[0]))
     assert msgspec.structs.replace(campaign, questions=(later,)).digest == campaign.digest
+
+
+def test_the_digest_is_that_of_the_words_in_the_file_alone(keys: Path, tmp_path: Path) -> None:
+    """So it is the one that a campaign began with, whatever keys there were then."""
+    file = campaign_file(tmp_path, keys)
+    said = tomllib.loads(file.read_text())
+    del said["keys"]
+    assert (said["schedule"].pop("at"), said["schedule"].pop("every_days")) == ("09:00", 7), "as by default"
+    (asked,) = said["questions"]
+    asked["open_seconds"] = float(asked["open_seconds"])
+    told = msgspec.json.encode(said, order="deterministic")
+    assert load_campaign(file).digest == hashlib.sha256(told).hexdigest()
 
 
 class LaterQuestion(Question, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from commands import Shell
 from composed import REPOSITORY
@@ -26,6 +27,7 @@ from shuffledp_core.errors import (
     by_code,
 )
 from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.actions import DEFAULTS, plan_of
 from shuffledp_ops.console.advice import advice
@@ -134,11 +136,27 @@ def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(deployment
     assert 'name="question" value="7"' in page
 
 
+@pytest.mark.parametrize(("mix", "said"), [(Mix.PLAIN, "plain"), (Mix.VERIFIED, "verified: everybody can check it")])
+def test_a_form_asks_how_to_mix_and_carries_it_on(deployment: Deployment, mix: Mix, said: str) -> None:
+    viewer, fields = Viewer("x", live=True, version="1"), {**FIELDS, "mix": mix.value}
+    assert '<option value="plain" selected>plain</option><option value="verified">' in ask(
+        viewer, deployment.roster, {}
+    )
+    assert f'<option value="{mix.value}" selected>' in ask(viewer, deployment.roster, fields)
+    plan = plan_of(fields, deployment.roster)
+    assert plan == msgspec.structs.replace(plan_of(FIELDS, deployment.roster), mix=mix)
+    assert (plan.mix == Mix.VERIFIED) == (mix is Mix.VERIFIED)
+    page = confirm_open(viewer, plan, fields, None, "token")
+    assert f"<dt>mixing</dt><dd>{said}</dd>" in page
+    assert f'name="mix" value="{mix.value}"' in page
+
+
 @pytest.mark.parametrize(
     ("field", "values"),
     [
         ("population", ["", "others", HOSTILE]),
         ("mechanism", ["", "no-such"]),
+        ("mix", ["", "Verified", HOSTILE]),
         ("max_value", ["", "0", "-1", "1.5", "١٢", "9" * 30]),
         ("epsilon", ["", "0", "-1", "nan", "inf", "1e400", "one"]),
         ("delta", ["0", "nan"]),
@@ -157,7 +175,8 @@ def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list
 
 
 @pytest.mark.parametrize(
-    ("field", "label"), [("population", "People"), ("mechanism", "Mechanism"), ("min_reports", "Fewest reports")]
+    ("field", "label"),
+    [("population", "People"), ("mechanism", "Mechanism"), ("mix", "Mixing"), ("min_reports", "Fewest reports")],
 )
 def test_a_refusal_calls_a_field_what_the_page_calls_it(deployment: Deployment, field: str, label: str) -> None:
     with pytest.raises(UsageError) as refused:

@@ -23,6 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, exp
 from rounds_for_tests import submit_some
 
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.console.frame import Viewer
 from shuffledp_ops.console.overview import overview
 from shuffledp_ops.console.saved import Saved
@@ -124,19 +125,21 @@ def aside(work: Coroutine[Any, Any, Any]) -> Any:
         return thread.submit(asyncio.run, work).result(120)
 
 
-def fill(page: Page, served: Served) -> None:
+def fill(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> None:
     """The form of a small round, up to its last button."""
     page.goto(f"{served.base}/open")
     page.select_option("#mechanism", "krr-histogram")
+    if mix is not Mix.PLAIN:
+        page.select_option("#mix", mix.value)
     fields = {"max_value": 3, "epsilon": 4, "delta": 1e-3, "min_reports": FEWEST, "max_reports": MOST}
     for name, value in fields.items():
         page.fill(f"#{name}", str(value))
     page.click("text=Look at the plan")
 
 
-def open_round(page: Page, served: Served) -> str:
+def open_round(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> str:
     """Opens a round by the form; its id."""
-    fill(page, served)
+    fill(page, served, mix)
     page.click("button:has-text('Open the round')")
     page.wait_for_url("**/rounds/**", timeout=MINUTE)
     return page.url.split("/")[-2]
@@ -426,3 +429,13 @@ def test_saved_rounds_are_shown_alone_and_a_changed_one_is_not_believed(
     opened = aside(saved.open(answered))
     assert opened.report.accepted == MOST
     assert {"result.json", "roster.json", "root.pub", "manifest.json"} <= opened.files.keys()
+
+
+def test_a_round_is_opened_verified_and_its_page_says_so(
+    page: Page, served: Served, running: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
+    round_id = open_round(page, served, Mix.VERIFIED)
+    aside(submit_some(running, pool, round_id, MOST))
+    expect(page.locator("h1")).to_have_text("Histogram of demo", timeout=MINUTE)
+    assert aside(fetch(running.deployment, round_id)).report.final.verified
+    expect(page.locator("main")).to_contain_text("verified: anybody can check that it is right")

@@ -11,7 +11,7 @@ from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Mechanism
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
-from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import ROUND_ID
 
@@ -39,7 +39,7 @@ def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPla
     1. The JSON is a `RoundPlan`, with its own rules on counts and times.
     2. Mechanism, size and the target lie in their ranges.
     3. The distance makes sense under the adjacency.
-    4. Population, nodes and suite exist.
+    4. Population, nodes and suite exist, and the suite goes with the mixing.
 
     Args:
         data: JSON.
@@ -102,7 +102,7 @@ def _check_distance(plan: RoundPlan) -> None:
 def _check_parties(plan: RoundPlan, roster: Roster, budgets: Collection[str]) -> None:
     try:
         roster.population(plan.population)
-        suite_named(plan.suite)
+        check_suite(plan.suite, plan.mix)
     except (ForeignDocumentError, ConfigError) as error:
         raise UsageError(str(error)) from error
     if plan.population not in budgets:

@@ -18,6 +18,7 @@ from rich.table import Table
 from shuffledp.progress import working
 from shuffledp_core.errors import ConfigError, OutputError, RoundFailed
 from shuffledp_core.files import write_atomic
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns.budget import Outlook, check_outlook
 from shuffledp_ops.campaigns.clock import Calendar, SystemCalendar
 from shuffledp_ops.campaigns.config import Campaign, load_campaign, zone_named
@@ -161,14 +162,15 @@ def _finite(value: float) -> float | None:
 
 def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    questions = _table("question", "population", "rounds left", "mechanism", "ε each", "δ", "± s.e.", "messages each")
+    told = any(asked.question.mix is not Mix.PLAIN for asked in outlook.asked.values())
+    headings = ("question", "population", "rounds left", "mechanism", "ε each", "δ", "± s.e.", "messages each")
+    questions = _table(*headings, *(["mixing"] if told else []))
     for name, asked in outlook.asked.items():
         left = sum(date.question == name for course in outlook.courses for date in course.dates)
         plan, error = asked.plan, f"{asked.analysis.standard_error:,.1f}"
         messages = f"{asked.cost.mechanism.messages_per_user:,}"
-        questions.add_row(
-            name, plan.population, f"{left:,}", plan.mechanism, f"{plan.epsilon:g}", f"{plan.delta:g}", error, messages
-        )
+        cells = (plan.population, f"{left:,}", plan.mechanism, f"{plan.epsilon:g}", f"{plan.delta:g}", error, messages)
+        questions.add_row(name, *cells, *([asked.question.mix.value] if told else []))
     console.print(questions)
     people = _table("population", "spent now", "after the last date", "limit", "δ", "composition", "")
     for course in outlook.courses:

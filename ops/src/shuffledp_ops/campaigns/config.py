@@ -14,12 +14,13 @@ import msgspec
 
 from shuffledp_core.config import Section, parse_config
 from shuffledp_core.documents.models import RoundPlan
-from shuffledp_core.errors import ConfigError
+from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.files import size_of
 from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
+from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import DEFAULT_SUITE
+from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.keys.names import check_name, check_names
 
 MOST_BYTES: Final = 2**18
@@ -104,7 +105,7 @@ class Question(Section, frozen=True, kw_only=True):
     `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at `delta`, from which each
     round's is found. `field` says what devices answer with, a column or a field, for people and pictures. `retries` are
     made of a date whose round failed, each after `retry_seconds`. `question` is a number that tells the responses
-    apart which devices keep, of mechanisms that have such.
+    apart which devices keep, of mechanisms that have such. `mix` "verified": everybody can check the mixing.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Question(Section, frozen=True, kw_only=True):
     field: str = "value"
     route: tuple[str, ...] | None = None
     suite: str = DEFAULT_SUITE
+    mix: Mix = Mix.PLAIN
     open_seconds: float = 3600.0
     retries: int = 0
     retry_seconds: float = 600.0
@@ -152,7 +154,14 @@ class Question(Section, frozen=True, kw_only=True):
             raise ValueError(f"retry_seconds must be from 0 to a year, not {self.retry_seconds}")
         if not 1 <= len(self.field) <= 200:
             raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
+        self._check_suite()
         self.plan(("node-1", "node-2"), 1.0)  # the rules of a plan on counts and times
+
+    def _check_suite(self) -> None:
+        try:
+            check_suite(self.suite, self.mix)
+        except ShuffleDPError as error:
+            raise ValueError(f"question {self.name!r}: {error}") from error
 
     def plan(self, nodes: tuple[str, ...], epsilon: float) -> RoundPlan:
         """The plan of each round of the question, over its route or else these nodes. Raises `ValueError`."""
@@ -169,6 +178,7 @@ class Question(Section, frozen=True, kw_only=True):
             colluding=self.min_reports // 20 if self.colluding is None else self.colluding,
             route=self.route or nodes,
             suite=self.suite,
+            mix=self.mix,
             open_seconds=self.open_seconds,
             question=self.question,
         )

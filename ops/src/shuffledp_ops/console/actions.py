@@ -9,12 +9,14 @@ from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "mechanism": "geo-shuffle",
+    "mix": Mix.PLAIN.value,
     "max_value": "20",
     "epsilon": "1",
     "delta": "1e-6",
@@ -41,6 +43,9 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     mechanism = fields.get("mechanism", "")
     if mechanism not in MECHANISMS:
         raise UsageError(f"mechanism: {mechanism[:40]!r} is none of {', '.join(MECHANISMS)}")
+    mix = fields.get("mix", "")
+    if mix not in set(Mix):
+        raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
     fewest = _whole(fields, "min_reports", 1)
     colluding = _whole(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
     try:
@@ -54,6 +59,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
             max_reports=_whole(fields, "max_reports", fewest),
             colluding=colluding,
             route=tuple(node.name for node in roster.nodes()),
+            mix=Mix(mix),
             open_seconds=60 * _number(fields, "open_minutes"),
             question=_whole(fields, "question", 0),
         )

@@ -8,6 +8,7 @@ from typing import Final
 from shuffledp.pages import shown
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.mechanisms import MECHANISMS, Answers
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.console.actions import DEFAULTS, MOST_REASON
 from shuffledp_ops.console.frame import Viewer, framed, short
 from shuffledp_ops.console.model import Budget, Round
@@ -36,6 +37,11 @@ _FIELDS: Final = {
     ),
 }
 
+_MIXING: Final = (
+    "Verified: everybody can check that each listed person's messages reached the board unchanged; devices and nodes "
+    "work more for it."
+)
+
 
 def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str = "") -> str:
     """The form of a new round, with what was typed so far and why that does not do."""
@@ -49,6 +55,7 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
     boxes = [
         _choice("population", "People", "Whose budget it is.", populations, typed),
         _choice("mechanism", "Mechanism", "How devices randomise.", kinds, typed),
+        _choice("mix", "Mixing", _MIXING, {one.value: one.value for one in Mix}, typed),
         *(_field(name, *words, typed.get(name, "")) for name, words in _FIELDS.items()),
     ]
     button = "<p><button>Look at the plan</button></p>"
@@ -60,7 +67,8 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
 def _labelled(refusal: str) -> str:
     """A refusal that begins with the name of a field, with what the page calls that field in its place."""
     name, colon, words = refusal.partition(": ")
-    labels = {"population": "People", "mechanism": "Mechanism"} | {field: said[0] for field, said in _FIELDS.items()}
+    labels = {"population": "People", "mechanism": "Mechanism", "mix": "Mixing"}
+    labels |= {field: said[0] for field, said in _FIELDS.items()}
     return f"“{labels[name]}”{colon}{words}" if name in labels else refusal
 
 
@@ -93,6 +101,7 @@ def confirm_open(viewer: Viewer, plan: RoundPlan, fields: Mapping[str, str], bud
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of {', '.join(plan.route)} is honest",
         "reports": f"{plan.min_reports:,} to {plan.max_reports:,}, of which {plan.colluding:,} may collude",
         "open for": f"{plan.open_seconds / 60:g} minutes",
+        "mixing": "verified: everybody can check it" if plan.mix == Mix.VERIFIED else "plain",
         "number of the question": f"{plan.question}",
         "ε left to these people": left,
     }
