@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,13 +20,12 @@ from shuffledp_client.device import Device
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import prepare
-from shuffledp_client.transport import Backoff, with_retries
+from shuffledp_client.transport import Backoff
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
-    BusyError,
     ClientPolicyRefusal,
     ConfigError,
     DifferentSubmissionError,
@@ -43,7 +41,6 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import SEEN_ROSTER
 from shuffledp_core.mechanisms import RapporHistogram
-from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_sim.system.ports import Ports
@@ -385,57 +382,6 @@ async def test_without_a_broker_the_analyst_is_asked(
         user = write_config(tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}')
         async with simulated:
             assert (await device(user).find_round(ROUND_ID)).round_id == ROUND_ID
-
-
-# Retries.
-
-
-async def test_only_an_unreachable_party_is_asked_again() -> None:
-    calls: list[int] = []
-
-    async def away() -> None:
-        calls.append(1)
-        raise UnreachableError("away")
-
-    async def refusing() -> None:
-        calls.append(1)
-        raise DifferentSubmissionError("refused")
-
-    with pytest.raises(UnreachableError):
-        await with_retries(away, QUICK)
-    assert len(calls) == 3
-    with pytest.raises(DifferentSubmissionError):
-        await with_retries(refusing, QUICK)
-    assert len(calls) == 4
-
-
-@pytest.mark.parametrize(("asked", "obeyed"), [(0.0, 0.0), (5.0, 5.0), (1e9, 60.0), (float("inf"), 60.0)])
-async def test_who_asks_to_be_left_alone_is_for_a_minute_at_most(
-    asked: float, obeyed: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    async def busy() -> None:
-        error = BusyError("busy")
-        error.wait_seconds = asked
-        raise error
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    with pytest.raises(BusyError):
-        await with_retries(busy, Backoff(attempts=3, first=1.0, longest=1.0))
-    assert len(slept) == 2
-    assert all(0.5 <= pause - obeyed < 1 for pause in slept)  # the random time comes on top
-
-
-def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
-    pauses = list(Backoff(attempts=6, first=1.0, longest=4.0).pauses(RandomIntegers(os.urandom)))
-    for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True):
-        assert length / 2 <= pause < length
-    # Each is one of 2^16 shares of its length: that all five are the same one has a chance of 2^-64.
-    assert len({pause / length for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True)}) > 1
 
 
 # Configuration and command line.

@@ -264,7 +264,9 @@ def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:
     else:
         spec = calibrate("quantised-rr", target)
     report = oracle.quantised_report(max_value, spec.bits, spec.randomise)
-    return _of_sum(numbers, "quantised-rr", spec, setting, delta, target, report)
+    # Nobody who holds a whole number of steps is rounded, so that these may show more than the ends do.
+    step = max_value // math.gcd(max_value, spec.bits)
+    return _of_sum(numbers, "quantised-rr", spec, setting, delta, target, report, held=(step, max_value - step))
 
 
 def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
@@ -360,16 +362,19 @@ def _of_sum(
     target: Target | None,
     report: Callable[[int], oracle.Law],
     more: Sequence[oracle.Others] = (),
+    held: Sequence[int] = (),
 ) -> Case:
+    """`more`: others to try beside the ends; `held`: values beside them from which the changed user's goes."""
     top, rest = spec.max_value, setting.honest - 1
     reach = min(setting.max_distance or top, top)
     complete, distances = _distances(reach, setting)
-    changes = [change for d in distances for change in {(0, d), (top - d, top)}]
+    ends = {(value, value + move) for value in (0, top, *held) for d in distances for move in (d, -d)}
+    changes = sorted({(min(pair), max(pair)) for pair in ends if min(pair) >= 0 and max(pair) <= top})
     between = int(numbers.integers(0, top + 1))
-    held: list[oracle.Others] = [{0: rest}, {top: rest}, {0: rest // 2, top: rest - rest // 2}, {between: rest}]
-    held += more
+    others: list[oracle.Others] = [{0: rest}, {top: rest}, {0: rest // 2, top: rest - rest // 2}, {between: rest}]
+    others += more
     wanted = None if target is None else target.epsilon
-    pairs = oracle.sum_pairs(report, held, changes)
+    pairs = oracle.sum_pairs(report, others, changes)
     return Case(_name(kind, wanted), spec, setting, delta, wanted, pairs, complete)
 
 
