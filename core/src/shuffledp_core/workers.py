@@ -1,4 +1,4 @@
-"""Start of a pool's worker process."""
+"""Worker processes of a pool: how many there may be, and how one starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 import signal
 import threading
 from multiprocessing.connection import wait
+
+
+def cores() -> int:
+    """Processors that this process may use; macOS tells only how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def begin() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.workers import cores
 from shuffledp_experiments.entry import Claim, Entry
 from shuffledp_experiments.errors import DataNeededError
 from shuffledp_experiments.registry import experiment
@@ -59,7 +59,7 @@ def reproduce(entries: Sequence[Entry], out: Path, *, processes: int | None = No
     except OSError as error:
         raise ConfigError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
     longest_first = sorted(entries, key=lambda entry: entry.seconds, reverse=True)
-    workers = min(processes or os.cpu_count() or 1, len(entries))
+    workers = min(processes or cores(), len(entries))
     if workers <= 1:
         for entry in longest_first:
             yield reproduce_one(entry, out, **wishes)

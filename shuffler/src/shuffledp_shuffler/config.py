@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from shuffledp_core.config import BrokerConfig, Section, ServiceConfig
+from shuffledp_core.workers import cores
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.layout import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 from shuffledp_shuffler.uploads import UploadLimits
@@ -80,4 +80,4 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     @property
     def worker_count(self) -> int:
         """Number of peeling processes."""
-        return self.workers or os.cpu_count() or 1
+        return self.workers or cores()

@@ -6,7 +6,6 @@ holds the interpreter's lock.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
@@ -26,6 +25,7 @@ from shuffledp_core.verified.group import (
     multiply,
     multiply_add,
 )
+from shuffledp_core.workers import cores
 
 _LEAST: Final = 256
 """Fewer elements than this are not worth a thread of their own."""
@@ -105,7 +105,7 @@ def spread(work: Callable[[ItemT], FoundT], items: Sequence[ItemT]) -> list[Foun
     """work(item) for each, in threads; the first error in the order of the items is raised."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _cores())) as threads:
+    with ThreadPoolExecutor(min(len(items), cores())) as threads:
         return list(threads.map(work, items))
 
 
@@ -176,13 +176,8 @@ def _parts(items: Sequence[ItemT]) -> list[Sequence[ItemT]]:
     """As many parts as there are cores, but none of fewer than `_LEAST` items beside others."""
     if len(items) <= _LEAST:
         return [items] if items else []
-    size = max(_LEAST, -(-len(items) // _cores()))
+    size = max(_LEAST, -(-len(items) // cores()))
     return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def _cores() -> int:
-    """Processors that this process may use; macOS tells only how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cut(packed: bytes) -> list[Element]:

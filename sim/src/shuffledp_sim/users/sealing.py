@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, TypeVar
 from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import UnreachableError
-from shuffledp_core.workers import begin
+from shuffledp_core.workers import begin, cores
 
-WORKERS = os.cpu_count() or 1
+WORKERS = cores()
 """Sealing processes: one per core."""
 
 Progress: TypeAlias = Callable[[int, int], None]
