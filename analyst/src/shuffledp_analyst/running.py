@@ -395,9 +395,8 @@ class RunningRound:
         # From the disk: a round that ends this process again and again before it has its batch is given up in the end.
         now = services.clock()
         left = seconds - max(0, now - services.records.closed_at(self._id, now)) / 1000
-        if (
-            self._delivered.is_set()
-        ):  # perhaps to an earlier process: the nodes need time to say again that they are done
+        # Perhaps to an earlier process: the nodes need time to say again that they are done.
+        if self._delivered.is_set():
             left = max(left, services.config.recovery_seconds)
         self._mixed_by = asyncio.get_running_loop().time() + left
         try:

@@ -42,11 +42,14 @@ from shuffledp_sim.users.sealing import WORKERS, seal_users
 CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""
 
-UPLOADS: Final = (32, 512)
-"""Fewest and most submissions under way at once: a node commits together what is there, and lets 1,024 wait."""
+MOST_UPLOADS: Final = 512
+"""Submissions under way at once: a node commits together what is there, and lets 1,024 wait."""
 
-UPLOAD_BYTES: Final = 1 << 22
-"""Bytes that may be under way at once, where that is more than the fewest submissions."""
+UPLOAD_BYTES: Final = 2**22
+"""Bytes under way at once: of large envelopes, fewer than `MOST_UPLOADS`."""
+
+FEWEST_UPLOADS: Final = 32
+"""Submissions under way at once, however large they are."""
 
 ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
@@ -164,8 +167,8 @@ class Fleet:
         loop = asyncio.get_running_loop()
         # One piece in work and one waiting for each process: no process is idle, and no more is held in memory.
         places = asyncio.Semaphore(2 * WORKERS)
-        fewest, most = UPLOADS
-        uploads = asyncio.Semaphore(min(most, max(fewest, UPLOAD_BYTES // verified.geometry.envelope_bytes)))
+        by_size = UPLOAD_BYTES // verified.geometry.envelope_bytes
+        uploads = asyncio.Semaphore(min(MOST_UPLOADS, max(FEWEST_UPLOADS, by_size)))
         async with AsyncExitStack() as stack:
             entries = cycle(
                 [
