@@ -36,11 +36,6 @@ from shuffledp_ops.keys.pki import Deployment
 METRIC = {"adjacency": Adjacency.METRIC, "epsilon": EpsilonBounds(certified=0.3, attained=0.2)}
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
-
-
 def verified(draft: Draft, policy: Policy = LENIENT, now: int = NOW, **options: Any) -> VerifiedRound:
     return verify_announcement(draft, draft.announcement(), policy, now, **options)
 

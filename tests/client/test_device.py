@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, settled
+from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, settled
 from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
@@ -47,11 +47,6 @@ from shuffledp_sim.system.ports import Ports
 from shuffledp_sim.system.processes import LocalProcess
 
 QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
 
 
 def write_config(folder: Path, deployment: Deployment, *lines: str, epsilon: float = 1.0) -> Path:

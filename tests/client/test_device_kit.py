@@ -38,17 +38,6 @@ from shuffledp_core.errors import (
 from shuffledp_ops.keys.pki import Deployment
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
-
-
-@pytest.fixture
-async def simulated(tmp_path: Path, deployment: Deployment) -> AsyncIterator[SimulatedRound]:
-    async with SimulatedRound(Draft(deployment), tmp_path) as running:
-        yield running
-
-
 @pytest.fixture(params=["grpc", "https"])
 async def address(request: pytest.FixtureRequest, tmp_path: Path, deployment: Deployment) -> AsyncIterator[str | None]:
     """Where the devices' gateway is; None: there is none, they call the parties."""

@@ -42,17 +42,6 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "gateway.json"
 IMPATIENT = Limits(handshake_seconds=0.5, request_seconds=0.5, answer_seconds=0.5, idle_seconds=1.0)
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
-
-
-@pytest.fixture
-async def simulated(tmp_path: Path, deployment: Deployment) -> AsyncIterator[SimulatedRound]:
-    async with SimulatedRound(Draft(deployment), tmp_path) as running:
-        yield running
-
-
 @pytest.fixture
 async def address(tmp_path: Path, deployment: Deployment) -> AsyncIterator[str]:
     async with gateway(deployment, tmp_path / "gateway", body_bytes=100_000) as running:

@@ -6,12 +6,11 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from client_rounds import ROUND_ID, Draft, make_deployment
+from client_rounds import ROUND_ID
 from gateway_world import connected, device_context, server_of
 from simulated_round import SimulatedRound
 
@@ -22,17 +21,6 @@ from shuffledp_client.gateway.rate import Rate, Room
 from shuffledp_core.errors import BusyError
 from shuffledp_core.transport import connections
 from shuffledp_ops.keys.pki import Deployment
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
-
-
-@pytest.fixture
-async def simulated(tmp_path: Path, deployment: Deployment) -> AsyncIterator[SimulatedRound]:
-    async with SimulatedRound(Draft(deployment), tmp_path) as running:
-        yield running
 
 
 async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_itself(

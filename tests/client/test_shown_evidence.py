@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, SUM, Draft, make_deployment, make_members, settled
+from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, SUM, Draft, make_members, settled
 
 from shuffledp_client.evidence import Evidence, Shown, check_evidence, gather, still_open
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
@@ -23,11 +23,6 @@ from shuffledp_ops.keys.pki import Deployment
 
 WIDTH = 17
 NODES = ("node-1", "node-2", "node-3")
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
 
 
 class Case:

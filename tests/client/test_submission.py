@@ -20,7 +20,6 @@ from client_rounds import (
     SUM,
     Draft,
     make_certificate,
-    make_deployment,
     make_members,
     peel_all,
     settled,
@@ -55,11 +54,6 @@ from shuffledp_ops.keys.pki import Deployment
 
 QUIET = Fraction(40)
 """An ε at which noise is other than 0 with probability below 1e-17: answers are then known."""
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from client_rounds import ROUND_ID, Draft, make_deployment
+from client_rounds import ROUND_ID, Draft
 from simulated_round import SimulatedRound
 
 from shuffledp_client.transport import AnalystReader, Backoff
@@ -31,11 +31,6 @@ CALLS = [
     ("analyst", "unary_stream", "/grpc.health.v1.Health/Watch", OPERATOR),  # streams of health are not for devices
     ("analyst", "stream_stream", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", OPERATOR),
 ]
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return make_deployment(tmp_path_factory.mktemp("keys") / "deployment")
 
 
 async def raw_call(deployment: Deployment, party: str, kind: str, method: str, caller: str) -> grpc.aio.AioRpcError:
