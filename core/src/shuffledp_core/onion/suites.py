@@ -161,7 +161,7 @@ class SealedBox:
 
             seal = self.sealer(public_key, info, next_source)
             return [seal(plaintext) for plaintext in plaintexts]
-        # One read for the seals that follow each other from one source: a batch of a device, or of `system_random`, has one.
+        # One read for the seals that follow each other from one source, as those of one device do.
         runs = [(source, len(list(run))) for source, run in groupby(sources)]
         ephemerals = b"".join([source(32 * count) for source, count in runs])
         width, to = len(plaintexts[0]), recipient(public_key)
