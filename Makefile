@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-slow test-docker test-ray check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
+    accel accel-test accel-timing accel-sanitize sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo    run a whole round on this machine"
@@ -96,6 +96,16 @@ accel-test:
 # Whether time depends on secrets: |t| of Welch's test; with LEAK=1 a leak is planted that it must find.
 accel-timing:
 	cd accel && cargo run --release --locked --quiet --example timing $(if $(LEAK),--features planted-leak)
+
+# Errors with memory, by AddressSanitizer: OVERRUN=1 plants one that it must find. Then branches and addresses that depend on
+# secrets, by Valgrind, which must be installed: LEAK=1 plants such a branch. Some minutes.
+ADDRESS := --config 'target.x86_64-unknown-linux-gnu.rustflags=["-Zsanitizer=address"]' --target x86_64-unknown-linux-gnu
+accel-sanitize:
+	cd accel && RUSTC_BOOTSTRAP=1 cargo test $(ADDRESS) --target-dir target/address --release --locked --quiet \
+	    $(if $(OVERRUN),--features planted-overrun)
+	cd accel && cargo build --target-dir target/memcheck --release --locked --quiet --example secrets \
+	    --features 'memcheck$(if $(LEAK), planted-leak)'
+	cd accel && valgrind --quiet --error-exitcode=1 target/memcheck/release/examples/secrets
 
 fuzz: .venv/synced
 	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS))

@@ -48,6 +48,21 @@ impl Lanes<4> for Avx2 {
         Self(unsafe { _mm256_or_si256(self.0, other.0) })
     }
     #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn add32(self, other: Self) -> Self {
+        Self(unsafe { _mm256_add_epi32(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn rotated32<const BITS: i32>(self) -> Self {
+        Self(unsafe {
+            let (up, down) = (_mm_cvtsi32_si128(BITS), _mm_cvtsi32_si128(32 - BITS));
+            _mm256_or_si256(_mm256_sll_epi32(self.0, up), _mm256_srl_epi32(self.0, down))
+        })
+    }
+    #[inline(always)]
     fn shl(self, bits: i32) -> Self {
         Self(unsafe { _mm256_sll_epi64(self.0, _mm_cvtsi32_si128(bits)) })
     }

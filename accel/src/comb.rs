@@ -123,10 +123,13 @@ fn is_root<F: Field<N>, const N: usize>(x: F::Summand, n: F::Summand, v: F::Fact
     first::<F, N>(field::is_zero::<F, N>(F::mul(difference, one)))
 }
 
-/// (y + x)/2, (y - x)/2 and d x y of the affine points j 16^i P, i = 0..63, j = 1..8, as words: 61 KB.
+/// The words of (y + x)/2, (y - x)/2 and d x y of eight points, the same word of all side by side.
+type Row = [[[u64; MULTIPLES]; 5]; 3];
+
+/// Rows of the affine points j 16^i P, i = 0..63, j = 1..8: 61 KB.
 ///
 /// The same for every path, and of public points only.
-pub struct Table(Vec<[[[u64; 5]; 3]; MULTIPLES]>);
+pub struct Table(Vec<Row>);
 
 impl Table {
     /// The table of the point with this u; `None` if it is not in the prime-order group.
@@ -147,9 +150,14 @@ impl Table {
         let mut y = x.clone();
         field::divide_all::<F, N>(&mut xs, &mut x);
         field::divide_all::<F, N>(&mut ys, &mut y);
-        let mut rows = vec![[[[0; 5]; 3]; MULTIPLES]; DIGITS];
-        for (place, entry) in rows.iter_mut().flatten().enumerate() {
-            *entry = Self::entry::<F, N>(&x[place], &y[place]);
+        let mut rows = vec![[[[0; MULTIPLES]; 5]; 3]; DIGITS];
+        for place in 0..x.len() {
+            let entry = Self::entry::<F, N>(&x[place], &y[place]);
+            for (part, words) in entry.iter().enumerate() {
+                for (word, value) in words.iter().enumerate() {
+                    rows[place / MULTIPLES][part][word][place % MULTIPLES] = *value;
+                }
+            }
         }
         Some(Self(rows))
     }
@@ -214,18 +222,15 @@ fn digit<F: Field<N>, const N: usize>(
 
 /// The entry number `size` of a row in each lane; the neutral element for 0.
 #[inline(always)]
-fn chosen<F: Field<N>, const N: usize>(row: &[[[u64; 5]; 3]; MULTIPLES], size: F::L) -> [F::Summand; 3] {
+fn chosen<F: Field<N>, const N: usize>(row: &Row, size: F::L) -> [F::Summand; 3] {
+    let none = size.eq(F::L::splat(0));
+    let place = size.sub(F::L::splat(1)).and(F::L::splat(MULTIPLES as u64 - 1));
+    let neutral = [HALF, HALF, [0; 5]];
     let mut taken = [[F::L::splat(0); 5]; 3];
-    for word in 0..5 {
-        taken[0][word] = F::L::splat(HALF[word]);
-        taken[1][word] = F::L::splat(HALF[word]);
-    }
-    for (index, entry) in row.iter().enumerate() {
-        let mask = size.eq(F::L::splat(index as u64 + 1));
-        for part in 0..3 {
-            for word in 0..5 {
-                taken[part][word] = F::L::select(mask, taken[part][word], F::L::splat(entry[part][word]));
-            }
+    for part in 0..3 {
+        for word in 0..5 {
+            let own = F::L::pick(&row[part][word], place);
+            taken[part][word] = F::L::select(none, own, F::L::splat(neutral[part][word]));
         }
     }
     [F::from_words(taken[0]), F::from_words(taken[1]), F::from_words(taken[2])]

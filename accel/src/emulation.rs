@@ -54,6 +54,21 @@ impl<const N: usize> Lanes<N> for Emulated<N> {
         self.each(other, |a, b| a | b)
     }
     #[inline(never)]
+    fn xor(self, other: Self) -> Self {
+        self.each(other, |a, b| a ^ b)
+    }
+    #[inline(never)]
+    fn add32(self, other: Self) -> Self {
+        self.each(other, |a, b| u64::from((a as u32).wrapping_add(b as u32)) | (a >> 32).wrapping_add(b >> 32) << 32)
+    }
+    #[inline(never)]
+    fn rotated32<const BITS: i32>(self) -> Self {
+        self.each(self, |a, _| {
+            let [low, high] = [a as u32, (a >> 32) as u32].map(|half| u64::from(half.rotate_left(BITS as u32)));
+            low | high << 32
+        })
+    }
+    #[inline(never)]
     fn shl(self, bits: i32) -> Self {
         self.each(self, |a, _| a << bits)
     }

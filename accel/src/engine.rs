@@ -5,7 +5,7 @@ use crate::comb::Table;
 use crate::ladder::clamped;
 use crate::paths::{Path, available};
 use crate::sealed::{self, OVERHEAD};
-use crate::words::Bytes;
+use crate::words::{Bytes, told};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zeroize::Zeroizing;
@@ -104,11 +104,12 @@ impl Engine {
         for (number, group) in packed.chunks(GROUP * width).enumerate() {
             let points: Vec<Bytes> = group.chunks_exact(width).map(ephemeral).collect();
             let shared = self.x25519(&scalars[..points.len()], &points);
-            for (place, record) in group.chunks_exact(width).enumerate() {
-                if is_zero(&shared[place]) || !sealed::open(&shared[place], &public, record, &mut plain) {
+            let records: Vec<&[u8]> = group.chunks_exact(width).collect();
+            self.streams(&shared, &points, &public, width - OVERHEAD, |place, stream| {
+                if is_zero(&shared[place]) || !sealed::open(stream, records[place], &mut plain) {
                     closed.push(number * GROUP + place);
                 }
-            }
+            });
         }
         Opened { plain, closed }
     }
@@ -121,14 +122,36 @@ impl Engine {
         let mut out = vec![0; ephemerals.len() * (width + OVERHEAD)];
         let shown = self.public_keys(ephemerals);
         let shared = self.agreed(to, ephemerals);
-        for (place, record) in out.chunks_exact_mut(width + OVERHEAD).enumerate() {
-            if is_zero(&shared[place]) {
-                return None;
-            }
-            let plain = &packed[place * width..][..width];
-            sealed::seal(&shared[place], &shown[place], &to.public, plain, record);
+        if shared.iter().any(is_zero) {
+            return None;
         }
+        self.streams(&shared, &shown, &to.public, width, |place, stream| {
+            let record = &mut out[place * (width + OVERHEAD)..][..width + OVERHEAD];
+            sealed::seal(stream, &shown[place], &packed[place * width..][..width], record);
+        });
         Some(out)
+    }
+
+    /// Calls `each` with the place and the stream of every box with texts of this width, in order.
+    fn streams(
+        &self,
+        shared: &[Bytes],
+        ephemerals: &[Bytes],
+        public: &Bytes,
+        width: usize,
+        mut each: impl FnMut(usize, &[u8]),
+    ) {
+        let (at_once, size) = (2 * self.path.lanes, sealed::stream_bytes(width));
+        let mut streams = Zeroizing::new(vec![0; at_once * size]);
+        for (group, (shared, ephemerals)) in shared.chunks(at_once).zip(ephemerals.chunks(at_once)).enumerate() {
+            let nonces: Vec<_> = ephemerals.iter().map(|ephemeral| sealed::nonce(ephemeral, public)).collect();
+            let own = &mut streams[..shared.len() * size];
+            // SAFETY: as in `x25519`.
+            unsafe { (self.path.streams)(shared, &nonces, own) };
+            for (place, stream) in own.chunks_exact(size).enumerate() {
+                each(group * at_once + place, stream);
+            }
+        }
     }
 
     fn table(&self, u: &Bytes) -> Option<Table> {
@@ -152,5 +175,5 @@ fn ephemeral(record: &[u8]) -> Bytes {
 }
 
 fn is_zero(point: &Bytes) -> bool {
-    core::hint::black_box(point.iter().fold(0, |all, byte| all | byte)) == 0
+    told(point.iter().fold(0, |all, byte| all | byte)) == 0
 }

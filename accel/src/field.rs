@@ -166,6 +166,11 @@ pub fn divide_all<F: Field<N>, const N: usize>(fractions: &mut [Fraction<F, N>],
 
 /// Overwrites values that tell something of secret points, in a way that no compiler leaves out.
 fn erase<T: Copy>(values: &mut [T], with: T) {
+    // Only ever done to show that AddressSanitizer would notice.
+    #[cfg(feature = "planted-overrun")]
+    unsafe {
+        values.as_mut_ptr().add(values.len()).write_volatile(with);
+    }
     for value in values {
         // SAFETY: a reference is a valid place to write.
         unsafe { core::ptr::write_volatile(value, with) };

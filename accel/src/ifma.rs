@@ -46,6 +46,18 @@ impl Lanes<8> for Ifma {
         Self(unsafe { _mm512_or_si512(self.0, other.0) })
     }
     #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        Self(unsafe { _mm512_xor_si512(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn add32(self, other: Self) -> Self {
+        Self(unsafe { _mm512_add_epi32(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn rotated32<const BITS: i32>(self) -> Self {
+        Self(unsafe { _mm512_rol_epi32::<BITS>(self.0) })
+    }
+    #[inline(always)]
     fn shl(self, bits: i32) -> Self {
         Self(unsafe { _mm512_sll_epi64(self.0, _mm_cvtsi32_si128(bits)) })
     }
@@ -60,6 +72,11 @@ impl Lanes<8> for Ifma {
     #[inline(always)]
     fn select(mask: Self::Mask, no: Self, yes: Self) -> Self {
         Self(unsafe { _mm512_mask_blend_epi64(mask, no.0, yes.0) })
+    }
+    #[inline(always)]
+    fn pick(row: &[u64; 8], places: Self) -> Self {
+        // A permutation within registers: its time depends on neither operand.
+        Self(unsafe { _mm512_permutexvar_epi64(places.0, Self::from_array(*row).0) })
     }
 }
 

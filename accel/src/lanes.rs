@@ -17,6 +17,11 @@ pub trait Lanes<const N: usize>: Copy {
     fn sub(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    /// Sums of the low and of the high 32 bits, each wrapped by itself.
+    fn add32(self, other: Self) -> Self;
+    /// Both halves of 32 bits rotated towards the high end by 1 to 31 bits.
+    fn rotated32<const BITS: i32>(self) -> Self;
     /// Shift towards the high end by 0 to 63 bits, the same for all lanes.
     fn shl(self, bits: i32) -> Self;
     /// Shift towards the low end by 0 to 63 bits; zeros come in.
@@ -25,6 +30,15 @@ pub trait Lanes<const N: usize>: Copy {
     fn eq(self, other: Self) -> Self::Mask;
     /// `yes` where the mask is true, `no` elsewhere.
     fn select(mask: Self::Mask, no: Self, yes: Self) -> Self;
+    /// row[places[lane]] in each lane, for places below 8; the whole row is read, whatever they are.
+    #[inline(always)]
+    fn pick(row: &[u64; 8], places: Self) -> Self {
+        let mut taken = Self::splat(row[0]);
+        for place in 1..8 {
+            taken = Self::select(places.eq(Self::splat(place as u64)), taken, Self::splat(row[place]));
+        }
+        taken
+    }
 }
 
 /// Products of two numbers below 2^32.
@@ -97,6 +111,16 @@ mod tests {
             assert_eq!(x.sub(y).to_array(), u.sub(v).to_array());
             assert_eq!(x.and(y).to_array(), u.and(v).to_array());
             assert_eq!(x.or(y).to_array(), u.or(v).to_array());
+            assert_eq!(x.xor(y).to_array(), u.xor(v).to_array());
+            assert_eq!(x.add32(y).to_array(), u.add32(v).to_array());
+            assert_eq!(x.rotated32::<7>().to_array(), u.rotated32::<7>().to_array());
+            assert_eq!(x.rotated32::<9>().to_array(), u.rotated32::<9>().to_array());
+            assert_eq!(x.rotated32::<13>().to_array(), u.rotated32::<13>().to_array());
+            assert_eq!(x.rotated32::<18>().to_array(), u.rotated32::<18>().to_array());
+            let row = core::array::from_fn(|place| a[place % N] ^ (place as u64) << 40);
+            let places = core::array::from_fn(|lane| (b[lane] ^ a[0]) & 7);
+            assert_eq!(L::pick(&row, L::from_array(places)).to_array(), places.map(|place| row[place as usize]));
+            assert_eq!(E::pick(&row, E::from_array(places)).to_array(), places.map(|place| row[place as usize]));
             assert_eq!(L::splat(a[0]).to_array(), E::<N>::splat(a[0]).to_array());
             for bits in [0, 1, 4, 25, 26, 51, 63] {
                 assert_eq!(x.shl(bits).to_array(), u.shl(bits).to_array());

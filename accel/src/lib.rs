@@ -20,9 +20,12 @@ mod field51;
 mod ifma;
 mod ladder;
 mod lanes;
+#[cfg(feature = "memcheck")]
+pub mod memcheck;
 pub mod paths;
 #[cfg(feature = "python")]
 mod python;
 pub mod ristretto;
+mod salsa;
 mod sealed;
 mod words;

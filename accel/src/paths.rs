@@ -3,8 +3,10 @@
 use crate::batches;
 use crate::comb::Table;
 use crate::emulation::Emulated;
+use crate::field::Field;
 use crate::field25::Field25;
 use crate::field51::Field51;
+use crate::salsa::{self, Nonce};
 use crate::words::Bytes;
 
 /// One way to compute. Calls are unsafe: the processor must have what the path needs, which `Path::runs_here` says.
@@ -19,6 +21,7 @@ pub struct Path {
     pub(crate) ladders: unsafe fn(&[Bytes], &[Bytes], &mut [Bytes]),
     pub(crate) combs: unsafe fn(&Table, &[Bytes], &mut [Bytes]),
     pub(crate) table: unsafe fn(&Bytes) -> Option<Table>,
+    pub(crate) streams: unsafe fn(&[Bytes], &[Nonce], &mut [u8]),
 }
 
 /// The functions of a path, each compiled with the instructions it names; all that they call is inlined into them.
@@ -37,6 +40,10 @@ macro_rules! compiled {
             $(#[target_feature(enable = $features)])?
             pub fn table(u: &Bytes) -> Option<Table> {
                 Table::of::<$field, $lanes>(u)
+            }
+            $(#[target_feature(enable = $features)])?
+            pub fn streams(shared: &[Bytes], nonces: &[Nonce], out: &mut [u8]) {
+                salsa::streams::<<$field as Field<$lanes>>::L, $lanes>(shared, nonces, out);
             }
         }
     };
@@ -60,6 +67,7 @@ pub static PATHS: &[Path] = &[
         ladders: ifma::ladders,
         combs: ifma::combs,
         table: ifma::table,
+        streams: ifma::streams,
     },
     #[cfg(target_arch = "x86_64")]
     Path {
@@ -70,6 +78,7 @@ pub static PATHS: &[Path] = &[
         ladders: avx2::ladders,
         combs: avx2::combs,
         table: avx2::table,
+        streams: avx2::streams,
     },
     Path {
         name: "emulated-ifma",
@@ -79,6 +88,7 @@ pub static PATHS: &[Path] = &[
         ladders: emulated_ifma::ladders,
         combs: emulated_ifma::combs,
         table: emulated_ifma::table,
+        streams: emulated_ifma::streams,
     },
     Path {
         name: "emulated-avx2",
@@ -88,6 +98,7 @@ pub static PATHS: &[Path] = &[
         ladders: emulated_avx2::ladders,
         combs: emulated_avx2::combs,
         table: emulated_avx2::table,
+        streams: emulated_avx2::streams,
     },
 ];
 

@@ -112,7 +112,7 @@ def agrees(made: Engine) -> bool:
     from shuffledp_core.onion.suites import SealedBox
 
     public, private = bindings.crypto_box_keypair()
-    width, texts = 3, 65 + made.lanes  # whole groups and a rest; enough for the table
+    width, texts = 65, 65 + made.lanes  # two blocks of a stream; whole groups and a rest, enough for the table
     for count in (made.lanes + 1, texts):  # by ladder, then by table
         plain = [system_random(width) for _ in range(count)]
         ephemerals = [system_random(32) for _ in range(count)]

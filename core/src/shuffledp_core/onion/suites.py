@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -160,7 +161,9 @@ class SealedBox:
 
             seal = self.sealer(public_key, info, next_source)
             return [seal(plaintext) for plaintext in plaintexts]
-        ephemerals = b"".join([source(32) for source in sources])
+        # One read for the seals that follow each other from one source, as those of one device do.
+        runs = [(source, len(list(run))) for source, run in groupby(sources)]
+        ephemerals = b"".join([source(32 * count) for source, count in runs])
         width, to = len(plaintexts[0]), recipient(public_key)
         try:
             sealed = fast.seal_batch(to, ephemerals, b"".join(plaintexts), width)
