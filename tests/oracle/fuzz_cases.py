@@ -264,9 +264,12 @@ def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:
     else:
         spec = calibrate("quantised-rr", target)
     report = oracle.quantised_report(max_value, spec.bits, spec.randomise)
-    # Nobody who holds a whole number of steps is rounded, so that these may show more than the ends do.
+    # Nobody who holds a whole number of steps is rounded, so that these may show more than the ends do; where the first
+    # step and the last but one are no whole values, the nearest ones: little of them is rounded.
     step = max_value // math.gcd(max_value, spec.bits)
-    return _of_sum(numbers, "quantised-rr", spec, setting, delta, target, report, held=(step, max_value - step))
+    near = {step, max_value // spec.bits, -(-max_value // spec.bits)}
+    held = sorted(near | {max_value - value for value in near})
+    return _of_sum(numbers, "quantised-rr", spec, setting, delta, target, report, held=held)
 
 
 def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
