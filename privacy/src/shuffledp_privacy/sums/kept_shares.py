@@ -17,7 +17,7 @@ from shuffledp_privacy.primitives.truncated import ShortLaws
 from shuffledp_privacy.sums.kept import Cells, cells
 
 LARGE = 0.01
-"""δ from which on this is asked: below it the share of δ that S6 loses is next to nothing in ε."""
+"""δ from which on this is asked, a choice: no calibrated case of the fuzz that S6 left loose had a smaller one."""
 
 LONGEST = 12_000
 """Most points of a law that is tabulated."""
