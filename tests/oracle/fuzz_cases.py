@@ -44,6 +44,9 @@ REACH: Final = 560.0
 MOST_POINTS: Final = 25_000
 """Longest law of a sum that is convolved."""
 
+MOST_BITS: Final = 1000
+"""Most bits of which datasets with one other user between the ends are tried, too."""
+
 Numbers = np.random.Generator
 
 
@@ -251,8 +254,12 @@ def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
         spec: Any = RRShuffle(max_value=max_value, randomise=_chance(numbers))
     else:
         spec = calibrate("rr-shuffle", target)
-    report = oracle.bits_report(max_value, spec.randomise / 2)
-    return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report)
+    report, rest = oracle.bits_report(max_value, spec.randomise / 2), setting.honest - 1
+    # At large δ the worst others are nearly all at an end: all of them but one, who holds anything.
+    nearly: list[oracle.Others] = []
+    if rest and setting.honest * max_value <= MOST_BITS:
+        nearly = [{end: rest - 1, v: 1} for end in (0, max_value) for v in range(max_value + 1) if v != end]
+    return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report, nearly)
 
 
 def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:

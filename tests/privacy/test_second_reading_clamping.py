@@ -178,7 +178,7 @@ def test_two_rounds_in_every_order_stay_below_what_is_composed(
 
 def test_noise_shorter_than_the_change_bounds_nothing_and_is_no_error() -> None:
     spec = GeoShuffle(max_value=6, epsilon_geo=Fraction(1), padding=1)
-    assert compose_delta([Round(spec, Setting(1, 1, Adjacency.METRIC), 2)], 0.5) == 1.0
+    assert compose_delta([Round(spec, Setting(2, 2, Adjacency.METRIC), 2)], 0.5) == 1.0
 
 
 def test_more_users_than_can_be_told_apart_do_not_loosen_a_certificate() -> None:

@@ -25,6 +25,9 @@ from shuffledp_privacy.primitives.pairs import TINY
 LONGEST_SHORT_LAW = 4000.0
 """Most points of a law that is tabulated by convolution: all up to it take about 10 ms."""
 
+FEW, LONGEST_OF_FEW = 8, 20_000.0
+"""Of so few noises longer laws are tabulated: E may be next to the end of their tilts, where sums have no digits."""
+
 LARGEST_CUT = 0.9
 """Largest share V(1) of the tilted whole law that is cut off: beyond it digits of 1 - V would be lost."""
 
@@ -90,18 +93,23 @@ class ShortLaws:
     def of(cls, noise: TruncatedNoise, counts: Floats) -> ShortLaws | None:
         """By convolution, which adds only what is positive; None where that takes too long."""
         width = 2 * noise.padding + 1
-        if float(counts.max(initial=0.0)) * width > LONGEST_SHORT_LAW:
+        most = float(counts.max(initial=0.0))
+        if most * width > (LONGEST_OF_FEW if most <= FEW else LONGEST_SHORT_LAW):
             return None
         weights = np.exp(-noise.rate * np.abs(np.arange(-noise.padding, noise.padding + 1)))
-        weights /= weights.sum()
+        return cls.summed(weights, 2 * UNIT * (noise.rate * noise.padding + 8), noise.slack(counts), counts)
+
+    @classmethod
+    def summed(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
+        """Sums of `counts` noises with these weights, each off by the factor 1 + `inexact`, all by e^`slack` more."""
+        weights = weights / weights.sum()
         wanted, found, law = set(counts.tolist()), {}, np.ones(1)
         for count in range(1, int(counts.max(initial=0.0)) + 1):
             law = np.convolve(law, weights)
             if count in wanted:
                 found[count] = law
-        # Each noise brings the rounding of its exponents, of its total and of sums of `width` terms.
-        each = 2 * UNIT * (noise.rate * noise.padding + 2 * width + 8)
-        slack = noise.slack(counts)
+        # Each noise brings the error of its weights, that of their total and of sums of so many terms.
+        each = inexact + 4 * UNIT * weights.size
         errors = tuple(math.expm1(each * m + s) for m, s in zip(counts.tolist(), slack.tolist(), strict=True))
         return cls(tuple(found[int(m)] for m in counts.tolist()), errors)
 

@@ -135,6 +135,8 @@ class NoisySum:
         """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
         if self.clamped >= 0.5:
             return 1.0
+        if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left
+            return 0.0
         found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
         return min(1.0, found, clamping_delta(self.clamped, self.pure * self.d_max))
 

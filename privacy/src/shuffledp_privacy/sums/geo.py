@@ -52,15 +52,21 @@ def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
     """Parameters of a geo-shuffle round for the analysis."""
     rate = float(spec.epsilon_geo) * (1 + 2.0**-52)  # up: it only enters guarantees, never the noise
     d_max = distances(spec.max_value, setting)
+    # What one user alone reports is a function of x + N: clamping costs nothing (S6).
+    alone = setting.honest == 1
     return NoisySum(
         noise=sum_noise(Fraction(setting.honest), spec.epsilon_geo),
-        clamped=geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest),
+        clamped=0.0 if alone else _any_clamped(spec, setting),
         local=lambda d: math.nextafter(rate * d, math.inf),
         pure=math.nextafter(rate, math.inf),
         d_max=d_max,
         metric=is_metric(setting),
-        kept=kept_noise(spec, resolved(spec, setting.honest, d_max)),
+        kept=None if alone else kept_noise(spec, resolved(spec, setting.honest, d_max)),
     )
+
+
+def _any_clamped(spec: GeoShuffle, setting: Setting) -> float:
+    return geo_any_clamped(spec.epsilon_geo, spec.padding, setting.honest)
 
 
 @lru_cache(maxsize=8)
@@ -99,9 +105,9 @@ def _probes(item: NoisySum) -> list[int]:
 def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
     check_epsilon(epsilon)
     item = noisy_sum(spec, setting)
-    exact = _exact(spec, setting.honest, item.d_max)
+    exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     low = max(
-        attained.attained_delta(exact, item.noise, item.clamped, d, epsilon * (d if item.metric else 1))
+        attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
         for d in _probes(item)
     )
     total = epsilon * (item.d_max if item.metric else 1)
@@ -113,11 +119,11 @@ def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
 def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
     check_delta(delta)
     item = noisy_sum(spec, setting)
-    exact = _exact(spec, setting.honest, item.d_max)
+    exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     certified, low = item.epsilon(delta), 0.0
     if delta > 0.0:
         steps = _probes(item)
-        totals = attained.attained_totals(exact, item.noise, item.clamped, steps, delta)
+        totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
         units = item.d_max if item.metric else 1
         near = min(certified * units, item.local(item.d_max))

@@ -36,7 +36,7 @@ from shuffledp_privacy.primitives.noise import (
 )
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.clamping import sgdl_any_clamped
+from shuffledp_privacy.sums.clamping import sgdl_any_clamped, sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
     check_delta,
@@ -46,6 +46,7 @@ from shuffledp_privacy.sums.common import (
     is_metric,
     probes,
 )
+from shuffledp_privacy.sums.kept_shares import LARGE, KeptShares, kept_shares
 
 _PUBLISHED = "published: Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its padding (S13)"
 
@@ -95,7 +96,8 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
     """Parameters of an sgdl-shuffle round for the analysis."""
     return NoisySum(
         noise=honest_noise(spec.noise_epsilon, spec.shares, setting.honest),
-        clamped=sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest),
+        # What one user alone reports is a function of x + N: clamping costs nothing (S6).
+        clamped=0.0 if setting.honest == 1 else _any_clamped(spec, setting),
         local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
         pure=pure_unit(spec.noise_epsilon, spec.shares, setting.honest),
         d_max=distances(spec.max_value, setting),
@@ -103,11 +105,35 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
     )
 
 
+def _any_clamped(spec: SGDLShuffle, setting: Setting) -> float:
+    return sgdl_any_clamped(spec.noise_epsilon, spec.shares, spec.padding, setting.honest)
+
+
+@lru_cache(maxsize=8)
+def _kept(spec: SGDLShuffle, honest: int) -> KeptShares | None:
+    law = share_law(spec.noise_epsilon, spec.shares)
+    if law is None or honest == 1:
+        return None
+    return kept_shares(law, spec.padding, honest, sgdl_tail(spec.noise_epsilon, spec.shares, spec.padding))
+
+
+def _certified_delta(spec: SGDLShuffle, setting: Setting, item: NoisySum, epsilon: float) -> float:
+    found = item.delta(epsilon)
+    kept = _kept(spec, setting.honest) if found >= LARGE else None
+    return found if kept is None else min(found, kept.delta(item.d_max, epsilon, metric=item.metric))
+
+
+def _certified_epsilon(spec: SGDLShuffle, setting: Setting, item: NoisySum, delta: float) -> float:
+    found = item.epsilon(delta)
+    kept = _kept(spec, setting.honest) if delta >= LARGE else None
+    return found if kept is None else kept.epsilon(item.d_max, delta, found, metric=item.metric)
+
+
 def _basis(spec: SGDLShuffle, setting: Setting) -> tuple[str, ...]:
     return (
         noise_basis(spec.shares, setting.honest),
         "S1-S5: exact divergence, worst distance",
-        "S6-S7: clamping, δ1 (1 + e^E), honest users only",
+        "S6-S7: clamping, δ1 (1 + e^E), honest users only; S6b: at large δ the shares that are not clamped alone",
         "S8: never more than one clamped report alone",
     )
 
@@ -133,26 +159,27 @@ def _probes(item: NoisySum) -> list[int]:
 def _(spec: SGDLShuffle, setting: Setting, epsilon: float) -> Bounds:
     check_epsilon(epsilon)
     item = noisy_sum(spec, setting)
-    exact = _exact(spec, setting.honest, item.d_max)
+    exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     low = max(
-        attained.attained_delta(exact, item.noise, item.clamped, d, epsilon * (d if item.metric else 1))
+        attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
         for d in _probes(item)
     )
-    return Bounds(item.delta(epsilon), downward(low), None, _basis(spec, setting))
+    return Bounds(_certified_delta(spec, setting, item, epsilon), downward(low), None, _basis(spec, setting))
 
 
 @epsilon_bounds.register
 def _(spec: SGDLShuffle, setting: Setting, delta: float) -> Bounds:
     check_delta(delta)
     item = noisy_sum(spec, setting)
-    exact = _exact(spec, setting.honest, item.d_max)
+    exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     low = 0.0
     if delta > 0.0:
         steps = _probes(item)
-        totals = attained.attained_totals(exact, item.noise, item.clamped, steps, delta)
+        totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
     published = float(spec.noise_epsilon) * (1 if item.metric else item.d_max)
-    return Bounds(item.epsilon(delta), downward(low), published, (*_basis(spec, setting), _PUBLISHED))
+    certified = _certified_epsilon(spec, setting, item, delta)
+    return Bounds(certified, downward(low), published, (*_basis(spec, setting), _PUBLISHED))
 
 
 @corrupted_bounds.register
