@@ -1,5 +1,5 @@
 //! Does a branch or an address depend on a secret? Under Valgrind, whose memcheck is told that secrets have no value:
-//! `make accel-memcheck`; with LEAK=1 the ladder has a branch that it must find.
+//! `make accel-sanitize`; with LEAK=1 the ladder has a branch that it must find.
 //!
 //! Every path but `ifma`, whose instructions Valgrind does not know; the algorithms are the same.
 
