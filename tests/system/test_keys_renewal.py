@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,14 @@ def test_everybody_gets_a_new_pair_that_fits_and_nothing_else_changes(deployment
         assert key.public_key() == certificate.public_key()
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert names.get_values_for_type(x509.DNSName)[0] == name
+
+
+def test_a_party_at_an_address_of_ipv6_is_certified_for_it(tmp_path: Path) -> None:
+    made = create_deployment(tmp_path / "keys", ADDRESSES | {"node-1": "[::1]:7001"})
+    certificate = x509.load_pem_x509_certificate((made.keys_of("node-1") / "tls.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.IPAddress) == [ip_address("::1")]
+    assert names.get_values_for_type(x509.DNSName) == ["node-1", "localhost"]
 
 
 def test_only_those_who_are_named_get_a_new_pair(deployment: Deployment) -> None:

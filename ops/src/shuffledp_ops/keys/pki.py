@@ -216,7 +216,7 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
     """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
-    parties = {party.name: (party.address.rpartition(":")[0], "localhost") for party in roster.parties}
+    parties = {party.name: (party.address.rpartition(":")[0].strip("[]"), "localhost") for party in roster.parties}
     return parties | {CLIENT: (), OPERATOR: (), VIEWER: (), GATEWAY: ("localhost",)}
 
 
