@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.rounds.composition import Round, compose_delta
 from shuffledp_privacy.sums.clamping import sgdl_tail
 from shuffledp_privacy.sums.kept_shares import KeptShares, kept_shares
 from shuffledp_privacy.sums.sgdl import noisy_sum, share_law
@@ -137,3 +138,13 @@ def test_one_honest_user_pays_nothing_for_clamping(padding: int, adjacency: Adja
             assert found.certified == pytest.approx(whole, rel=2e-3)
             assert found.certified >= clamped * (1 - 1e-12)
             assert found.attained <= clamped * (1 + 1e-9)
+
+
+def test_two_rounds_of_one_honest_user_cost_what_their_noises_do() -> None:
+    spec, one = GeoShuffle(max_value=6, epsilon_geo=Fraction(1), padding=1), share(1, Fraction(1))
+    found = compose_delta([Round(spec, Setting(1, 1, Adjacency.METRIC), 2)], 0.5)
+    worst = 0.0
+    for d in range(1, 7):
+        p, q = np.append(one, np.zeros(d)), np.append(np.zeros(d), one)
+        worst = max(worst, float(np.maximum(np.outer(p, p) - math.exp(0.5 * d) * np.outer(q, q), 0).sum()))
+    assert worst * (1 - 1e-9) <= found <= worst * (1 + 1e-3)
