@@ -100,12 +100,16 @@ class _Bracket:
         self._evaluate(self.at_high, self.high, up)
         return bool(moved.size)
 
-    def halve(self) -> bool:
-        """Halves every row that is wider than 1 and whose edge is not known to what its ratios are; True if any."""
+    def narrow(self, *, along: bool) -> bool:
+        """Narrows every row that is wider than 1 and whose edge is not known to what its ratios are; True if any.
+
+        Half way, or `along` the line through its ends to a ratio that counts as known: the log ratio is nearly
+        straight, so that this ends most searches; where it is not, a line may creep from one end.
+        """
         wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolved())
         if not wide.size:
             return False
-        middle = np.floor(0.5 * (self.low[wide] + self.high[wide]))
+        middle = self._on_line(wide) if along else self._half_way(wide)
         ratio = self.pair.rows(wide).log_ratio(middle)
         holds = ratio.low >= self.epsilon[wide]
         for ends, at, rows in ((self.low, self.at_low, holds), (self.high, self.at_high, ~holds)):
@@ -113,8 +117,19 @@ class _Bracket:
             at.low[wide[rows]], at.high[wide[rows]] = ratio.low[rows], ratio.high[rows]
         return True
 
+    def _half_way(self, wide: NDArray[np.intp]) -> Floats:
+        return np.floor(0.5 * (self.low[wide] + self.high[wide]))
+
+    def _on_line(self, wide: NDArray[np.intp]) -> Floats:
+        low, high = self.low[wide], self.high[wide]
+        inside, outside = self.at_low.low[wide], self.at_high.low[wide]
+        with np.errstate(invalid="ignore", over="ignore"):
+            aim = self.epsilon[wide] + 0.5 * (self.at_low.high[wide] - inside)
+            line = np.floor(low + (high - low) * ((inside - aim) / (inside - outside)))
+        return np.where(np.isfinite(line), np.clip(line, low + 1.0, high - 1.0), self._half_way(wide))
+
     def edge(self) -> _Edge:
-        """Where all rows are halved as far as they can be."""
+        """Where all rows are as narrow as they can be."""
         # The ratio falls: what holds at `low` from above holds at the next point, too.
         close = self.high - self.low > 1.0
         low = np.where(close, self.at_low.low, self.at_high.low)
@@ -136,13 +151,14 @@ def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
 
 
 def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
-    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then halved."""
+    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then narrowed."""
     bracket = _Bracket(pair, epsilon)
     for doubling in range(64):
         if not bracket.widen(2.0 ** (doubling + 1)):
             break
-    while bracket.halve():
-        pass
+    along = True
+    while bracket.narrow(along=along):
+        along = not along
     return bracket.edge()
 
 
