@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
@@ -51,12 +52,17 @@ class Backoff:
     Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same node come back spread,
     and a node that is back within half of all limits, 15 seconds, is found by every one of them. Who asks to be left
     alone for some seconds is given them, up to `patience`, before each pause.
+
+    No attempt begins later than `within` seconds after the first one failed. So a call that may take s seconds ends
+    within 2 s + `within`, retries and all: twelve minutes by default, for a board 70. The first failure counts and not
+    the close of the round: an entry node gives the receipt of what it accepted after that, too.
     """
 
     attempts: int = 8
     first: float = 0.25
     longest: float = 15.0
     patience: float = 60.0
+    within: float = 600.0
 
     def pauses(self, integers: RandomIntegers) -> Iterator[float]:
         """Seconds to wait before each attempt but the first."""
@@ -68,15 +74,19 @@ class Backoff:
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
     """The answer of a call that is repeated while the party is unreachable. Raises the last `UnreachableError`."""
     pauses: Iterator[float] | None = None
+    until = 0.0
     while True:
         try:
             return await call()
         except UnreachableError as error:
-            pauses = pauses or backoff.pauses(RandomIntegers())  # not before: nearly every call needs none
+            if pauses is None:  # not before: nearly every call needs none
+                pauses, until = backoff.pauses(RandomIntegers()), monotonic() + backoff.within
             pause = next(pauses, None)
             if pause is None:
                 raise
             pause += min(error.wait_seconds, backoff.patience)
+            if monotonic() + pause > until:
+                raise
             structlog.get_logger().info("trying again", seconds=round(pause, 2), reason=str(error))
             await asyncio.sleep(pause)
 
