@@ -19,16 +19,19 @@ enrol() {
     [ "$host" != 127.0.0.1 ] || echo "HOST is not set: the bundles work on this machine alone" >&2
     outside="--address node-1=$host:${NODE_1_PORT:-7001} --address analyst=$host:${ANALYST_PORT:-7004}"
     outside="$outside --broker $host:${BROKER_PORT:-1883}"
-    sh deploy/compose.sh run --rm -T --entrypoint sh enrol -c '
+    sh deploy/compose.sh run --rm -T --entrypoint sh enrol -euc '
         cat >/tmp/class.csv
-        new=$(python -c "
-import csv, pathlib
-for row in csv.DictReader(open(\"/tmp/class.csv\", encoding=\"utf-8-sig\", newline=\"\")):
-    name = (row.get(\"name\") or \"\").strip()
-    if name and not pathlib.Path(\"/keys/clients\", name + \".bundle\").exists():
-        print(name)
-")
-        [ -z "$new" ] || shuffledp keys enrol /keys '"$outside"' -- $new >&2
+        # A file and no words: a name with a blank in it would become two people.
+        python -c "
+import csv, pathlib, sys
+rows = csv.DictReader(open(\"/tmp/class.csv\", encoding=\"utf-8-sig\", newline=\"\"))
+if \"name\" not in (rows.fieldnames or ()):
+    sys.exit(\"the list has no column name; its first line names columns\")
+names = [(row[\"name\"] or \"\").strip() for row in rows]
+new = [name for name in names if name and not pathlib.Path(\"/keys/clients\", name + \".bundle\").exists()]
+csv.writer(open(\"/tmp/new.csv\", \"w\", newline=\"\")).writerows([[one] for one in (\"name\", *new) if new])
+"
+        [ ! -s /tmp/new.csv ] || shuffledp keys enrol /keys '"$outside"' --csv /tmp/new.csv >&2
     ' <"$1"
     (
         umask 077

@@ -307,13 +307,14 @@ def _of_equals(one: Row, other: Row, rest: Row, honest: int) -> Pair | None:
 @lru_cache(maxsize=2)
 def _multisets(total: int, kinds: int) -> NDArray[np.int64]:
     """All ways to add up to `total` with so many counts, shape (kinds, ways)."""
-    if kinds == 1:
-        return np.array([[total]])
-    parts = []
-    for first in range(total + 1):
-        rest = _multisets.__wrapped__(total - first, kinds - 1) if kinds > 2 else np.array([[total - first]])
-        parts.append(np.vstack([np.full((1, rest.shape[1]), first), rest]))
-    return np.hstack(parts)
+    counts = np.array([[total]])  # the last one holds what no other has taken yet
+    for _ in range(kinds - 1):
+        left = counts[-1]
+        first = np.cumsum(left + 1) - (left + 1)
+        way = np.repeat(np.arange(left.size), left + 1)
+        taken = np.arange(way.size) - first[way]
+        counts = np.vstack([counts[:-1, way], taken, left[way] - taken])
+    return counts
 
 
 def _of_any(rows: Sequence[Row], x: int, y: int, held: Others) -> Pair:

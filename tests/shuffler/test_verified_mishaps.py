@@ -142,6 +142,20 @@ async def test_who_brings_a_transcript_hears_also_of_a_failure_that_nobody_fores
     assert (status.phase, status.error) == (FAILED, "NodeFault")
 
 
+async def test_a_disk_that_lost_submissions_is_said_to_have_lost_them(world: World) -> None:
+    await world.start()
+    round_ = await open_verified(world)
+    await round_.send(round_.submission(world.user()))
+    await world.stop("node-1")
+    envelopes = world.folder / "state" / "node-1" / "rounds" / round_.round.round_id / "envelopes"
+    envelopes.write_bytes(b"not what it was")
+    await world.start("node-1")
+    await world.hang_up()
+    status = await world.ended("node-1", round_.round.round_id)
+    assert (status.phase, status.error) == (FAILED, "NodeFault")
+    assert "the disk lost data" in status.reason
+
+
 def config_of(world: World) -> AnalystConfig:
     return AnalystConfig(
         name="analyst",

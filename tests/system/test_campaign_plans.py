@@ -24,14 +24,25 @@ from matplotlib.figure import Figure
 from shuffledp_accountant.ledger.charges import Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_core.documents.signed import from_json, to_json
-from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, OutputError, UsageError
+from shuffledp_core.errors import (
+    BudgetExceeded,
+    CannotCertify,
+    ConfigError,
+    MalformedDocumentError,
+    OutputError,
+    RoundStateError,
+    ShuffleDPError,
+    UsageError,
+)
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import Mix
+from shuffledp_ops.campaigns import running
 from shuffledp_ops.campaigns.account import Account
 from shuffledp_ops.campaigns.budget import Asked, Course, Outlook, check_outlook, largest, look_ahead, price, priced
 from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
 from shuffledp_ops.campaigns.pictures import _draw_shares
 from shuffledp_ops.campaigns.results import Answer, Line, write_results
+from shuffledp_ops.campaigns.rounds import Ended
 from shuffledp_ops.campaigns.running import Runner, begin
 from shuffledp_ops.campaigns.schedule import Date, moments
 from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
@@ -470,6 +481,38 @@ async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: 
     assert (store.writes, told, len(said)) == (1, [1000], 1000)
     assert said[-1] == "hours, number 1000: missed"
     assert calendar.waited == []
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [UsageError, ConfigError, CannotCertify, BudgetExceeded, MalformedDocumentError, RoundStateError],
+    ids=lambda refusal: refusal.__name__,
+)
+async def test_a_plan_that_nobody_takes_is_asked_for_once(
+    refusal: type[ShuffleDPError], keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the accountant alone sees, in the round's own end: another try would hear the same."""
+    campaign = load_campaign(campaign_file(tmp_path, keys, question="retries = 3\nretry_seconds = 60"))
+    campaign.folder.mkdir(parents=True)
+    asked = list[str]()
+
+    async def refused(_: object, __: object, round_id: str, **___: object) -> Ended:
+        asked.append(round_id)
+        return Ended(error=refusal("it cannot be"))
+
+    async def carried(*_: object) -> Outlook:
+        return Outlook({}, ())
+
+    monkeypatch.setattr(running, "round_to_its_end", refused)
+    monkeypatch.setattr(running, "outlook_of", carried)
+    store, state = Store(campaign.folder), begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST)
+    runner = Runner(campaign, store, state, MovedCalendar(FIRST), list[str]().append)
+    with pytest.raises(ShuffleDPError, match="it cannot be; the campaign is stopped"):
+        await runner.run(once=True)
+    assert len(asked) == 1
+    kept = store.read()
+    assert kept is not None
+    assert kept.stopped
 
 
 async def test_hours_are_told_on_the_clocks_of_the_file(keys: Path, tmp_path: Path) -> None:

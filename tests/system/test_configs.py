@@ -1,7 +1,10 @@
 """The sample configs are what the programs read, and name every key there is."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shuffledp_accountant.config import AccountantConfig
@@ -28,9 +31,19 @@ SAMPLES: list[tuple[str, type[Section]]] = [
 def test_a_sample_config_parses_and_names_every_key(name: str, model: type[Section]) -> None:
     text = (FOLDER / name).read_text()
     config = load_config(FOLDER / name, model)
-    for field in config.__struct_fields__:
-        if field != "name":
-            assert field in text, f"{name} does not show {field}"
+    for key in set(keys_of(config)) - {"name"}:
+        assert re.search(rf"\b{key}( =|\])|^\[{key}\.", text, re.MULTILINE), f"{name} does not show {key}"
+
+
+def keys_of(value: object) -> Iterator[str]:
+    """The keys of a configuration and of its tables, as they are written."""
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            yield field.encode_name
+            yield from keys_of(getattr(value, field.name))
+    elif isinstance(value, tuple | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from keys_of(each)
 
 
 @pytest.mark.parametrize(("name", "model"), SAMPLES)

@@ -100,10 +100,9 @@ def check_policy(
         raise ClientPolicyRefusal(
             f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
         )
-    mix = Mix.VERIFIED if certificate.verified else Mix.PLAIN
-    if policy.mixes is not None and mix not in policy.mixes:
+    if policy.mixes is not None and certificate.mixing not in policy.mixes:
         raise ClientPolicyRefusal(
-            f"the round's mixing is {mix.value}, your policy allows {', '.join(policy.mixes) or 'none'}"
+            f"the round's mixing is {certificate.mixing.value}, your policy allows {', '.join(policy.mixes) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
     if corrupt and not policy.allow_corrupt:  # 7

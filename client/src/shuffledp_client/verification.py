@@ -38,7 +38,7 @@ from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.verified.manifests import check_mix, mix_terms
 from shuffledp_core.verified.terms import MixTerms
-from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Mix, Role
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 
 _ONLY_HERE: Final = object()
 
@@ -208,17 +208,13 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
 def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
     hops = len(manifest.route)
     try:
-        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops, _mix(certificate))
+        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops, certificate.mixing)
     except (ValueError, ConfigError) as error:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
     if manifest.geometry != wanted:
         raise MalformedDocumentError(
             f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} over {hops} hops"
         )
-
-
-def _mix(certificate: Certificate) -> Mix:
-    return Mix.VERIFIED if certificate.verified else Mix.PLAIN
 
 
 def _node_of(signed: Signed, roster: Roster) -> Party:

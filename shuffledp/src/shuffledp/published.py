@@ -14,7 +14,7 @@ from shuffledp_core.errors import FalseResultError, ForeignDocumentError, NotIns
 from shuffledp_core.files import size_of
 from shuffledp_core.keys import read_file, verify_from
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.vocabulary import CertificateStage, Mix
+from shuffledp_core.vocabulary import CertificateStage
 
 if TYPE_CHECKING:
     from shuffledp_core.verified.chain import Chain
@@ -134,8 +134,7 @@ def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
     ):
         raise ForeignDocumentError("manifest and result rest on different certificates")
     plan = verify_from(roster.accountant, manifest.certificate, Certificate)
-    mix = Mix.VERIFIED if plan.verified else Mix.PLAIN
-    if manifest.geometry != Geometry.of(plan.mechanism, manifest.geometry.suite, plan.nodes, mix):
+    if manifest.geometry != Geometry.of(plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mixing):
         raise ForeignDocumentError("the manifest's lengths are not those of the certified mechanism and mixing")
     return plan
 

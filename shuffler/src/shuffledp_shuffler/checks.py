@@ -30,7 +30,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.verified.history import most_bytes
 from shuffledp_core.verified.manifests import check_mix, mix_terms
 from shuffledp_core.verified.terms import MixTerms
-from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Mix, Role
+from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -188,8 +188,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
 
 
 def _geometry(certificate: Certificate, suite: str) -> Geometry:
-    mix = Mix.VERIFIED if certificate.verified else Mix.PLAIN
-    return Geometry.of(certificate.mechanism, suite, certificate.nodes, mix)
+    return Geometry.of(certificate.mechanism, suite, certificate.nodes, certificate.mixing)
 
 
 def check_times(terms: Terms, now: int) -> None:

@@ -472,10 +472,10 @@ class MixNode:
                 live.terms = check_manifest(record.manifest, record, self._parts.roster)
                 if record.is_entry:
                     live.spool = self._spool(live)
+                    if record.phase in {Phase.OPEN, Phase.MIXING}:
+                        live.spool.require_whole()  # before it is read: what this disk lost is no user's false claim
                     if live.claims is not None and record.phase is Phase.OPEN:
                         await in_thread(live.claims.remember, live.folder.envelopes, live.spool.accepted)
-            if live.spool is not None and record.phase in {Phase.OPEN, Phase.MIXING}:
-                live.spool.require_whole()
         except ShuffleDPError as error:
             if not record.ended:
                 await live.fail(error)

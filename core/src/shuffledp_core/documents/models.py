@@ -240,7 +240,12 @@ class Certificate(Document, frozen=True, kw_only=True):
     @property
     def verified(self) -> bool:
         """True if the round's mixing can be verified."""
-        return self.mix == "verified"
+        return self.mixing is Mix.VERIFIED
+
+    @property
+    def mixing(self) -> Mix:
+        """How the round is mixed."""
+        return Mix.PLAIN if self.mix is msgspec.UNSET else Mix.VERIFIED
 
     @property
     def nodes(self) -> int:

@@ -12,18 +12,15 @@ from shuffledp_core.documents.signed import decode_value
 from shuffledp_core.errors import MalformedDocumentError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency, Composition
-from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
-from shuffledp_ops.keys.pki import ACCOUNTANT, Deployment
+from shuffledp_ops.budget_pages import budget_pages
+from shuffledp_ops.keys.pki import Deployment
 from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 RELEASED: Final = "released"
-
-MOST_ENTRIES: Final = 1_000_000
-"""Most charges that are read: whoever answers must not fill our memory."""
 
 _SPEC: Final[Any] = Mechanism
 
@@ -71,19 +68,12 @@ async def read_account(deployment: Deployment, population: str) -> Account:
     roster, counted, charges = deployment.roster, Counter[Cost](), dict[str, str]()
     async with channel_to(roster.accountant, deployment.own_keys, roster) as channel:
         stub = accountant_pb2_grpc.AccountantStub(channel)
-        after = 0
-        while True:
-            async with translated(ACCOUNTANT):
-                page = await stub.GetBudget(accountant_pb2.GetBudgetRequest(population=population, after_entry=after))
+        async for page in budget_pages(stub, roster.accountant, population):
             for entry in page.entries:
                 charges[entry.round_id] = entry.state
                 if entry.state != RELEASED:
                     counted[_cost(entry)] += 1
-            if not page.entries:
-                return _account(population, page, counted, charges)
-            if page.entries[-1].entry <= after or len(charges) > MOST_ENTRIES:
-                raise MalformedDocumentError(f"the accountant's pages of {population!r} do not end; ask who runs it")
-            after = page.entries[-1].entry
+    return _account(population, page, counted, charges)
 
 
 def _account(

@@ -6,11 +6,12 @@ import time
 from collections import deque
 from typing import Final
 
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.documents.models import Party
 from shuffledp_core.transport.tls import channel_to
+from shuffledp_ops.budget_pages import budget_pages
 from shuffledp_ops.console.model import Budget, Charge
 from shuffledp_ops.keys.pki import Deployment
-from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
+from shuffledp_proto.v1 import accountant_pb2_grpc
 
 MOST_CHARGES: Final = 200
 """Charges of a population that are kept, the newest."""
@@ -18,8 +19,6 @@ MOST_CHARGES: Final = 200
 _EVERY: Final = 30.0
 """Seconds after which is asked anew, also when nothing happened here."""
 
-_PAGE: Final = 1000
-_MOST_PAGES: Final = 100
 _MOST_POPULATIONS: Final = 20
 
 
@@ -48,27 +47,21 @@ class Accounts:
                 stub = accountant_pb2_grpc.AccountantStub(channel)
                 for population in roster.populations[:_MOST_POPULATIONS]:
                     self._budgets[population.name] = await self._budget(
-                        stub, roster.accountant.name, population.name, seconds
+                        stub, roster.accountant, population.name, seconds
                     )
         except BaseException:
             self.due = True
             raise
 
     async def _budget(
-        self, stub: accountant_pb2_grpc.AccountantAsyncStub, party: str, population: str, seconds: float
+        self, stub: accountant_pb2_grpc.AccountantAsyncStub, accountant: Party, population: str, seconds: float
     ) -> Budget:
         known = self._budgets.get(population)
         # From the oldest one that is kept on: a charge is reserved first, and settled or released later.
         after = known.charges[0].entry - 1 if known is not None and known.charges else 0
         charges: deque[Charge] = deque(maxlen=MOST_CHARGES)
-        for _ in range(_MOST_PAGES):
-            request = accountant_pb2.GetBudgetRequest(population=population, after_entry=after, most_entries=_PAGE)
-            async with translated(party):
-                said = await stub.GetBudget(request, timeout=seconds)
+        async for said in budget_pages(stub, accountant, population, after=after, seconds=seconds):
             charges += [Charge(one.entry, one.round_id, one.state, one.epsilon, one.delta) for one in said.entries]
-            if len(said.entries) < _PAGE:
-                break
-            after = said.entries[-1].entry
         return Budget(
             population=population,
             limit=said.limit_epsilon,

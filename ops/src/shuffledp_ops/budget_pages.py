@@ -1,0 +1,53 @@
+"""A population's account as the accountant gives it: page after page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from itertools import pairwise
+from typing import Final
+
+from shuffledp_core.documents.models import Party
+from shuffledp_core.errors import MalformedDocumentError
+from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
+
+MOST_CHARGES: Final = 1_000_000
+"""Most charges of a population that are read: whoever answers must neither fill our memory nor keep us for ever."""
+
+
+async def budget_pages(
+    stub: accountant_pb2_grpc.AccountantAsyncStub,
+    accountant: Party,
+    population: str,
+    *,
+    after: int = 0,
+    seconds: float | None = None,
+) -> AsyncGenerator[accountant_pb2.GetBudgetResponse, None]:
+    """Yields the pages with the charges behind number `after`, in their order. The last one has no charge.
+
+    What a page says of the budget holds at the time of that page; so the last one is what counts.
+
+    Args:
+        stub: of the accountant.
+        accountant: who it is, for errors.
+        population: whose account.
+        after: number of a charge; 0: all.
+        seconds: deadline of each call; None: the channel's own.
+
+    Raises:
+        MalformedDocumentError: numbers that do not rise, or more than `MOST_CHARGES` charges.
+        ShuffleDPError: the accountant's own errors, and `UnreachableError`.
+    """
+    read = 0
+    while True:
+        request = accountant_pb2.GetBudgetRequest(population=population, after_entry=after)
+        async with translated(accountant.name):
+            page = await stub.GetBudget(request, timeout=seconds)
+        numbers = [after, *(charge.entry for charge in page.entries)]
+        read += len(page.entries)
+        if read > MOST_CHARGES or any(number <= before for before, number in pairwise(numbers)):
+            raise MalformedDocumentError(f"the accountant's pages of {population!r} do not end; ask who runs it")
+        yield page
+        if not page.entries:
+            return
+        after = numbers[-1]
