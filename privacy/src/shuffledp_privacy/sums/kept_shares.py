@@ -44,24 +44,32 @@ class KeptShares:
     def delta(self, d_max: int, epsilon: float, *, metric: bool) -> float:
         """Certified δ at ε (per unit if `metric`) for every change by at most d_max; 1 where that is too much to do."""
         if not metric:
-            return self._divergence(d_max, epsilon)
+            return self._at(d_max, 1, epsilon)
         if d_max > MOST_DISTANCES:
             return 1.0
-        # Rounded down: the δ of a smaller ε is larger.
-        return max(self._divergence(d, epsilon * d * (1 - 2.0**-51)) for d in range(1, d_max + 1))
+        return max(self._at(d, d, epsilon) for d in range(1, d_max + 1))
 
     def epsilon(self, d_max: int, delta: float, known: float, *, metric: bool) -> float:
-        """Certified ε at δ, at most the `known` one; each that is returned was seen to be enough."""
-        if known == 0.0 or not self.delta(d_max, known, metric=metric) <= delta:
+        """Certified ε at δ, at most the `known` one; what is returned was seen to be enough at every distance."""
+        if known == 0.0 or self.delta(d_max, known, metric=metric) > delta:
             return known
-        short, enough = 0.0, known
-        for _ in range(STEPS):
-            middle = 0.5 * (short + enough)
-            if self.delta(d_max, middle, metric=metric) <= delta:
-                enough = middle
-            else:
-                short = middle
-        return enough
+        found = 0.0
+        # The farthest is mostly the worst, so that the others are asked once each.
+        for distance in range(d_max, 0, -1) if metric else (d_max,):
+            units = distance if metric else 1
+            if self._at(distance, units, found) > delta:
+                short, found = found, known
+                for _ in range(STEPS):
+                    middle = 0.5 * (short + found)
+                    if self._at(distance, units, middle) > delta:
+                        short = middle
+                    else:
+                        found = middle
+        return found
+
+    def _at(self, distance: int, units: int, epsilon: float) -> float:
+        # Rounded down: the δ of a smaller ε is larger.
+        return self._divergence(distance, epsilon * units * (1 - 2.0**-51))
 
 
 def kept_shares(law: NoiseTable, padding: int, honest: int, tail: float) -> KeptShares | None:
