@@ -56,7 +56,7 @@ def _seconds(work: Callable[[], object], times: int = 3) -> float:
 
 def _forget() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("shuffledp_accountant"):
+        if name.startswith(("shuffledp_core", "shuffledp_privacy")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
@@ -79,6 +79,9 @@ def certificates() -> None:
         ),
         "quantised RR k=1000": lambda h: epsilon_bounds(
             QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)), Setting(h, h), DELTA
+        ),
+        "quantised RR metric": lambda h: epsilon_bounds(
+            QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA
         ),
         "RR k=20 metric": lambda h: epsilon_bounds(
             RRShuffle(max_value=20, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA

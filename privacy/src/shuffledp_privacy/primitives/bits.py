@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,15 @@ class BitSum:
         """The laws of some rows."""
         flip = self.flip if isinstance(self.flip, float) else self.flip[index]
         return BitSum(self.zeros[index], self.ones[index], flip)
+
+    def and_rows(self, other: BitSum) -> BitSum:
+        """The rows of both; their flips are one number, or one per row each."""
+        laws = (self, other)
+        flip: Floats | float = self.flip
+        if not (isinstance(flip, float) and isinstance(other.flip, float) and flip == other.flip):
+            flip = np.concatenate([np.broadcast_to(law.flip, law.zeros.shape) for law in laws])
+        zeros, ones = np.concatenate([law.zeros for law in laws]), np.concatenate([law.ones for law in laws])
+        return BitSum(zeros, ones, flip)
 
     @property
     def total(self) -> Floats:
@@ -133,6 +142,10 @@ class BitPair:
         return BitSum(self.zeros, self.ones + self.distance, self.flip)
 
     @property
+    def _both(self) -> BitSum:
+        return self._first.and_rows(self._second)
+
+    @property
     def _bits(self) -> Floats:
         return self.zeros + self.ones + self.distance
 
@@ -147,8 +160,7 @@ class BitPair:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self._bits - 1)
-        first = log_cdf(self._first, inside - self.ones)
-        second = log_cdf(self._second, inside - self.ones - self.distance)
+        first, second = log_cdfs(self._both, inside - self.ones, inside - self.ones - self.distance)
         return self._at(first, threshold), self._at(second, threshold)
 
     def _at(self, found: LogValues, threshold: Floats) -> LogValues:
@@ -160,8 +172,7 @@ class BitPair:
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
         inside = np.clip(threshold, 0.0, self._bits)
-        near = log_pmf(self._first, inside - self.ones)
-        far = log_pmf(self._second, inside - self.ones - self.distance)
+        near, far = log_pmfs(self._both, inside - self.ones, inside - self.ones - self.distance)
 
         def replace(values: Floats) -> Floats:
             return np.where(threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, values))
@@ -205,7 +216,7 @@ class OrderedSums:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self.first.total - 1)
-        found = (log_cdf(law, inside - law.ones) for law in (self.first, self.second))
+        found = log_cdfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
         below, above = threshold < 0, threshold >= self.first.total
 
         def replace(values: Floats) -> Floats:
@@ -217,7 +228,7 @@ class OrderedSums:
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
         inside = np.clip(threshold, 0.0, self.first.total)
-        near, far = (log_pmf(law, inside - law.ones) for law in (self.first, self.second))
+        near, far = log_pmfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
 
         def replace(values: Floats) -> Floats:
             return np.where(threshold < 0, np.inf, np.where(threshold > self.first.total, -np.inf, values))

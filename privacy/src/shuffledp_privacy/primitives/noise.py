@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs, twice
 from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 
@@ -145,13 +145,13 @@ class ShiftedPair:
 
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t), ln P(Y <= t - d)."""
-        return log_cdf(self.law, threshold), log_cdf(self.law, threshold - self.distance)
+        return log_cdfs(twice(self.law, self.count()), threshold, threshold - self.distance)
 
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/P(t - d); infinite where less than e^-100 remains below t, which is charged to `TINY`."""
         floor = -float(table_length(self.law.shape, self.law.ratio))
         inside = np.maximum(threshold, floor)
-        near, far = log_pmf(self.law, inside), log_pmf(self.law, inside - self.distance)
+        near, far = log_pmfs(twice(self.law, self.count()), inside, inside - self.distance)
         lost = threshold < floor
         low, high = near.low - far.high, near.high - far.low
         return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))

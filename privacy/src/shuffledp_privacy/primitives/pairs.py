@@ -84,7 +84,9 @@ class _Bracket:
         self.step = np.maximum(1.0, np.floor(pair.spread() / 256.0))
         self.low = np.floor(pair.guess(epsilon))
         self.high = self.low + 1.0
-        self.at_low, self.at_high = pair.log_ratio(self.low), pair.log_ratio(self.high)
+        rows = pair.count()
+        self.at_low, self.at_high = (LogValues(np.empty(rows), np.empty(rows)) for _ in range(2))
+        self._evaluate(np.arange(rows), np.arange(rows))
 
     def widen(self, steps: float) -> bool:
         """Moves every row that lies to one side of its edge by some steps; True if there was any."""
@@ -96,8 +98,7 @@ class _Bracket:
         _copy(self.at_high, self.at_low, up)
         self.low[down] -= steps * self.step[down]
         self.high[up] += steps * self.step[up]
-        self._evaluate(self.at_low, self.low, down)
-        self._evaluate(self.at_high, self.high, up)
+        self._evaluate(down, up)
         return bool(moved.size)
 
     def narrow(self, *, along: bool) -> bool:
@@ -140,10 +141,16 @@ class _Bracket:
             above, width = self.at_low.high - self.epsilon, self.at_low.high - self.at_low.low
             return np.asarray((self.at_low.low >= self.epsilon) & (above <= 2.0 * width))
 
-    def _evaluate(self, at: LogValues, ends: Floats, rows: NDArray[np.intp]) -> None:
+    def _evaluate(self, low: NDArray[np.intp], high: NDArray[np.intp]) -> None:
+        """The log ratios at the low ends of some rows and at the high ends of some, in one call."""
+        rows = np.concatenate([low, high])
         if rows.size:
-            found = self.pair.rows(rows).log_ratio(ends[rows])
-            at.low[rows], at.high[rows] = found.low, found.high
+            found = self.pair.rows(rows).log_ratio(np.concatenate([self.low[low], self.high[high]]))
+            for at, some, part in (
+                (self.at_low, low, slice(0, low.size)),
+                (self.at_high, high, slice(low.size, None)),
+            ):
+                at.low[some], at.high[some] = found.low[part], found.high[part]
 
 
 def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_pmf
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs, twice
 from shuffledp_privacy.primitives.pairs import TINY
 
 LONGEST_SHORT_LAW = 4000.0
@@ -289,12 +289,13 @@ class TruncatedPair:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(W <= t), ln P(W <= t - d)."""
         slack = self.law.noise.slack(self.law.count)
-        return _wider(log_cdf(self.law, threshold), slack), _wider(log_cdf(self.law, threshold - self.distance), slack)
+        near, far = log_cdfs(twice(self.law, self.count()), threshold, threshold - self.distance)
+        return _wider(near, slack), _wider(far, slack)
 
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/P(t - d); infinite below the floor."""
         inside = np.maximum(threshold, self.floor)
-        near, far = log_pmf(self.law, inside), log_pmf(self.law, inside - self.distance)
+        near, far = log_pmfs(twice(self.law, self.count()), inside, inside - self.distance)
         slack, lost = 2 * self.law.noise.slack(self.law.count), threshold < self.floor
         low, high = near.low - far.high - slack, near.high - far.low + slack
         return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))

@@ -132,11 +132,15 @@ def _many(
     nodes = np.flatnonzero(others * np.log(np.minimum(modulus, 1.0)) > -45.0)
     middle = round(float(report @ support))
     errors = np.full(modulus.size, math.exp(-45.0))
-    for part in np.array_split(nodes, max(1, nodes.size * support.size // 2**22)):
-        half = np.pi / points * np.outer(part, support - middle)
+    # All angles are multiples of 2π/points, and points is a power of 2: one table of them from -π to π is enough.
+    half = np.pi / points * (np.arange(points) - points // 2)
+    versine, sine, large = 2 * np.sin(half) ** 2, np.sin(2 * half), np.minimum(2 * np.abs(half), 2.0)
+    offset = support.astype(np.int64) - middle
+    for part in np.array_split(nodes, max(1, nodes.size * support.size // 2**20)):
+        at = (np.outer(part, offset) + points // 2) & (points - 1)
         # 1 - e^-ix = 2 sin²(x/2) + i sin x.
-        gap = (2 * np.sin(half) ** 2) @ report + 1j * (np.sin(2 * half) @ report)
-        size = np.minimum(2 * np.abs(half), 2.0) @ report
+        gap = versine[at] @ report + 1j * (sine[at] @ report)
+        size = large[at] @ report
         turn = np.exp(-2j * np.pi * ((part * (middle * others % points)) % points) / points)
         power[part] = np.exp(others * np.log1p(-gap)) * turn
         # A term errs by a few roundings of its own size, and a logarithm's slope is at most 1/|φ|.

@@ -358,10 +358,12 @@ class QuantisedRound:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
         whole = [self.code_known(j, epsilon * self.units(self._reaching(j)) * (1 + ROUNDING)) for j in self._tried()]
         values = [float(found.lower.max()) for found in whole if found]
-        for distance, share in self._short():
-            inner = math.log1p(math.expm1(min(epsilon * self.units(distance), 700.0)) / share) * (1 + ROUNDING)
-            if inner < self.step:
-                values.append(share * float(hockey_stick(self._raised(), np.full(2, inner)).lower.max()))
+        distances, shares = self._short()
+        totals = np.minimum(epsilon * (distances if self.metric else np.ones_like(distances)), 700.0)
+        inner = np.log1p(np.expm1(totals) / shares) * (1 + ROUNDING)
+        if (seen := inner < self.step).any():
+            found = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
+            values.append(float((np.repeat(shares[seen], 2) * found).max()))
         return downward(max(values, default=0.0))
 
     def attained_epsilon(self, delta: float) -> float:
@@ -371,21 +373,25 @@ class QuantisedRound:
         if tried.size:
             totals = self.of_code(int(tried.max())).attained(tried, delta)
             found += (totals / np.array([self.units(self._reaching(int(j))) for j in tried])).tolist()
-        for distance, share in self._short():
-            if delta < share:
-                own = float(least_epsilon(self._raised(), delta / share * (1 + ROUNDING))[1].max())
-                found.append(math.log1p(share * math.expm1(own)) / self.units(distance))
+        distances, shares = self._short()
+        if (seen := delta < shares).any():
+            distances, shares = distances[seen], shares[seen]
+            goal = np.repeat(delta / shares * (1 + ROUNDING), 2)
+            own = least_epsilon(self._raised(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
+            totals = np.log1p(shares * np.expm1(own))
+            found.append(float((totals / distances if self.metric else totals).max()))
         return downward(max(found))
 
-    def _raised(self) -> BitPair:
-        """One step: the least value that is a whole number of steps is lowered, all others hold k, or 0.
+    def _raised(self, times: int) -> BitPair:
+        """One step: the least value that is a whole number of steps is lowered, all others hold k, or 0; `times` alike.
 
         To raise the largest such value below k is the mirror image.
         """
         bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
         own = bits // math.gcd(bits, self.max_value)
         zeros, ones = np.array([bits - own, others + bits - own]), np.array([others + own - 1, own - 1])
-        return BitPair(zeros.astype(np.float64), ones.astype(np.float64), np.ones(2), self.of_code(1).flip)
+        zeros, ones = (np.tile(bits.astype(np.float64), times) for bits in (zeros, ones))
+        return BitPair(zeros, ones, np.ones(2 * times), self.of_code(1).flip)
 
     def _reaching(self, steps: int) -> int:
         """The smallest distance of so many steps; some dataset changes by them, and what is more shows more."""
@@ -398,12 +404,13 @@ class QuantisedRound:
             return []
         return probes(most) if self.metric else [most]
 
-    def _short(self) -> list[tuple[int, float]]:
-        """Distances below a step, with their b: a whole number of steps that is lowered by them shows b δ_1 exactly."""
+    def _short(self) -> tuple[Floats, Floats]:
+        """Distances below a step and their b: a whole number of steps that is lowered by them shows b δ_1 exactly."""
         below = min(self.d_max, self._reaching(1) - 1)
         if below < 1 or (not self.metric and self.d_max > below):
-            return []
-        return [(d, float(self.steps(d)[1])) for d in (probes(below) if self.metric else [below])]
+            return np.empty(0), np.empty(0)
+        tried = probes(below) if self.metric else [below]
+        return np.array(tried, dtype=np.float64), np.array([float(self.steps(d)[1]) for d in tried])
 
 
 def _cover(last: int) -> tuple[Floats, Floats]:
