@@ -2,7 +2,8 @@
 
 A system of its own processes is attacked by devices without a credential, by strangers, by a malicious broker and by a
 malicious node, each again and again. `--without broker,node` leaves some of them out. Ends with 1 when an honest
-submission was lost or refused, a process died, or one took more memory than its container has.
+submission was lost or refused, a process died or took more memory than its container has, or memory, descriptors or
+files grew from round to round.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
                 while time.monotonic() < end:
                     rounds += 1
                     await _honest_round(system, Path(folder) / f"corpus-{rounds}", pool, watch)
+                    await asyncio.to_thread(watch.after_round)
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)

@@ -11,6 +11,7 @@ from typing import Final
 import yaml
 
 from bench.machine import children_of, peak_resident
+from bench.soak.growth import Growth
 from shuffledp_sim.load.figures import LoadReport
 from shuffledp_sim.system.processes import LocalSystem
 
@@ -38,6 +39,7 @@ class Watch:
         self._rounds: list[LoadReport] = []
         self._failures: list[str] = []
         self._peaks: dict[str, int] = {}
+        self._growth = Growth()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,6 +55,14 @@ class Watch:
         self._descriptors[name] = max(self._descriptors[name], sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
         family = [pid, *children_of(pid)]
         self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(pid) for pid in family))
+
+    def after_round(self) -> None:
+        """Looks at what a round has left."""
+        for name, process in self._system.processes.items():
+            try:
+                self._growth.look(name, process.pid, self._system.folder / "state" / name)
+            except (OSError, StopIteration):
+                self._dead.add(name)
 
     def took(self, report: LoadReport, seconds: float) -> None:
         """An honest round that came to its end."""
@@ -84,6 +94,8 @@ class Watch:
         accepted = sum(round_.accepted for round_ in self._rounds)
         lost = sum(round_.lost or 0 for round_ in self._rounds)
         print(f"  {len(self._rounds)} rounds, {offered:,} honest submissions, {accepted:,} accepted, {lost} lost")
-        for text, names in (("died", self._dead), ("above its container's memory", over)):
+        growing = self._growth.show()
+        for text, names in (("died", self._dead), ("above its container's memory", over), ("grows", growing)):
             print(f"  {text}: {', '.join(sorted(names)) or 'nobody'}")
-        return bool(self._rounds) and not (lost or self._failures or self._dead or over) and accepted == offered
+        bad = lost or self._failures or self._dead or over or growing
+        return bool(self._rounds) and not bad and accepted == offered

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +29,11 @@ from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_sim.system.ray_cluster import RayCluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+BEFORE = "2.59.0"
+"""A release of Ray that is not the one in uv.lock."""
+
+UV = os.environ.get("UV") or shutil.which("uv") or ".tools/bin/uv"
 
 RECORDS = 12_000
 WIDE = RRShuffle(max_value=600, randomise=Fraction(1, 4))
@@ -143,6 +150,32 @@ async def test_strangers_are_told_what_to_do_and_not_let_in(cluster: RayCluster,
     with pytest.raises(ClusterFault, match="start it, or correct"):
         await RayEngine(cluster.engine(address=other.address, wait_seconds=0.1)).check()
     await RayEngine(cluster.engine()).check()
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Iterator[RayCluster]:
+    """The head of a cluster of the release before, from an environment of its own."""
+    import ray.util
+
+    python = tmp_path / "bin" / "python"
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, "--allow-existing", tmp_path], check=True)
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, f"ray=={BEFORE}"], check=True)
+    folder = Path(tempfile.mkdtemp(prefix="sdp-ray-"))
+    cluster = RayCluster(folder, ray.util.get_node_ip_address(), beside=0, program=python.parent / "ray")
+    try:
+        cluster.whole()
+        yield cluster
+    finally:
+        cluster.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def test_a_head_of_another_version_is_named_with_what_to_install(older: RayCluster) -> None:
+    import ray
+
+    assert ray.__version__ != BEFORE
+    with pytest.raises(ClusterFault, match=f"another version than this node, which has Ray {ray.__version__}"):
+        await RayEngine(older.engine()).check()
 
 
 async def test_a_head_that_is_gone_fails_it_with_advice_and_mixing_again_succeeds(

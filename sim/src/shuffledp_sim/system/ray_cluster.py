@@ -94,6 +94,10 @@ class RayCluster:
     ip: str
     store: int = 150 * 2**20
     """Bytes of the memory in which each machine keeps what others may want."""
+    beside: int = WORKERS
+    """Workers that `whole` starts."""
+    program: Path = Path(sys.executable).parent / "ray"
+    """Of which release of Ray its machines are."""
     direct: int = 1000
     """Smaller results come with the answer and are not kept. Ray's default is 102,400; small batches have no larger."""
     head: RayNode | None = None
@@ -128,7 +132,7 @@ class RayCluster:
             port = self.address.rpartition(":")[2]
             self.head = self._started("--head", "--port", port, "--num-cpus", "0", "--include-dashboard=false")
         self.workers = [worker for worker in self.workers if worker.process.poll() is None]
-        while len(self.workers) < WORKERS:  # one after another: two at once may choose one name for their sockets
+        while len(self.workers) < self.beside:  # one after another: two at once may choose one name for their sockets
             self.workers.append(self._started("--address", self.address, "--num-cpus", "1"))
 
     def machines(self) -> list[RayNode]:
@@ -155,7 +159,7 @@ class RayCluster:
 
     def _start(self, *options: str) -> RayNode:
         log = self.folder / f"{secrets.token_hex(4)}.log"
-        command = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", *options]
+        command = [str(self.program), "start", "--block", "--disable-usage-stats", *options]
         command += ["--node-ip-address", self.ip, "--object-store-memory", str(self.store)]
         if "--head" in options:  # short: sockets are in it, whose names may have 107 bytes
             command += ["--temp-dir", str(self.folder / "r")]

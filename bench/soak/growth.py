@@ -1,0 +1,84 @@
+"""What stays after each round: memory, descriptors and files of every process, early and late."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.machine import children_of, resident
+
+FEWEST: Final = 9
+"""Rounds from which on growth is judged: three thirds of three, the first of which is left out as warming up."""
+
+_SHARE, _SLACK, _FEW = 1.1, 16 * 2**20, 16
+"""By how much the last third may lie above the second: a tenth, and MiB of an allocator, or descriptors."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What one process holds after a round: bytes of memory with its workers, descriptors, files and their bytes."""
+
+    memory: int
+    descriptors: int
+    files: int
+    kept: int
+
+    @classmethod
+    def of(cls, pid: int, state: Path) -> Left:
+        """Reads it. Raises `OSError` or `StopIteration` when the process is gone."""
+        sizes = []
+        for path in state.rglob("*"):
+            try:
+                if path.is_file():
+                    sizes.append(path.stat().st_size)
+            except FileNotFoundError:  # erased meanwhile
+                continue
+        memory = sum(resident(process) for process in (pid, *children_of(pid)))
+        return cls(memory, sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()), len(sizes), sum(sizes))
+
+
+class Growth:
+    """Collects what is left after each round; medians of thirds of the rounds say what grows."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[Left]] = {}
+
+    def look(self, name: str, pid: int, state: Path) -> None:
+        """After a round. Errors as in `Left.of`."""
+        self._seen.setdefault(name, []).append(Left.of(pid, state))
+
+    def show(self) -> list[str]:
+        """Prints early beside late; names who grows. With too few rounds it says so, and names nobody."""
+        rounds = min(map(len, self._seen.values()), default=0)
+        if rounds < FEWEST:
+            print(f"  growth: not judged, {rounds} rounds are fewer than {FEWEST}")
+            return []
+        print("  between rounds       MiB, second and last third   descriptors   files a round   KiB a round")
+        growing = []
+        for name, seen in self._seen.items():
+            third = len(seen) // 3
+            middle, last = seen[third : 2 * third], seen[-third:]
+            memory = [statistics.median(left.memory for left in part) for part in (middle, last)]
+            descriptors = [statistics.median(left.descriptors for left in part) for part in (middle, last)]
+            files = [_each(part, "files") for part in (middle, last)]
+            kept = [_each(part, "kept") / 2**10 for part in (middle, last)]
+            print(
+                f"  {name:<18} {memory[0] / 2**20:>14,.0f} {memory[1] / 2**20:>13,.0f} "
+                f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} {files[1]:>5,.1f} "
+                f"{kept[0]:>8,.0f} {kept[1]:>6,.0f}"
+            )
+            if (
+                memory[1] > _SHARE * memory[0] + _SLACK
+                or descriptors[1] > _SHARE * descriptors[0] + _FEW
+                # A round leaves what it leaves, the hundredth no more than the tenth.
+                or files[1] > _SHARE * files[0] + 1
+            ):
+                growing.append(name)
+        return growing
+
+
+def _each(part: list[Left], field: str) -> float:
+    """By how much it rose from one round to the next, in the mean."""
+    return float(getattr(part[-1], field) - getattr(part[0], field)) / max(1, len(part) - 1)
