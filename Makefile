@@ -126,7 +126,8 @@ version: | uv
 	sed -i 's/^version: .*/version: $(VERSION)/' CITATION.cff
 	$(UV) lock --quiet && sed -i 's/, size = [0-9]*//' uv.lock
 
-# The deployment in containers. OVERLAYS="postgres observability console devices gateway corrupt ray" or some of them; FLEET_USERS, FLEETS: how many.
+# The deployment in containers. OVERLAYS="postgres observability console devices gateway corrupt student ray" or some of them;
+# FLEET_USERS, FLEETS: how many.
 COMPOSE := sh deploy/compose.sh
 export UV
 FLEETS ?= 1

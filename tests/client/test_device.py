@@ -15,7 +15,7 @@ from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, settled
 from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
-from shuffledp_client.config import ClientConfig, is_address
+from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
@@ -397,11 +397,6 @@ def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[s
     config.write_text(config.read_text().replace(*change))
     with pytest.raises(ConfigError, match=named):
         load_config(config, ClientConfig)
-
-
-@pytest.mark.parametrize("address", ["h:1", "192.0.2.1:443", "[::1]:443", "[2001:db8::7]:65535", "a.example:7443"])
-def test_host_and_port_are_an_address(address: str) -> None:
-    assert is_address(address)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,22 @@ def test_nothing_that_ray_needs_may_be_missing(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("address", '"head"'), ("task_memory", "1000"), ("wait_seconds", "0.0"), ("kind", '"dask"'), ("tls", "false")],
+    [
+        ("address", '"head"'),
+        ("address", '"::1:6379"'),
+        ("task_memory", "1000"),
+        ("wait_seconds", "0.0"),
+        ("kind", '"dask"'),
+        ("tls", "false"),
+    ],
 )
 def test_unknown_keys_and_bad_values_are_refused(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         engine(tmp_path, **{name: value})
+
+
+def test_a_head_may_have_an_address_of_ipv6(tmp_path: Path) -> None:
+    assert engine(tmp_path, address='"[::1]:6379"').address == "[::1]:6379"
 
 
 async def test_a_secret_that_others_may_read_or_that_is_not_there_is_refused_at_start(world: World) -> None:

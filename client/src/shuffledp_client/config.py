@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +11,12 @@ import msgspec
 from shuffledp_client.policy import Policy
 from shuffledp_client.state import KEPT_BYTES
 from shuffledp_client.submission import Member
+from shuffledp_core.addresses import ADDRESS_FORM, is_address
 from shuffledp_core.config import BrokerConfig, Section
 from shuffledp_core.documents.models import Credential, Roster
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, DocumentError
 from shuffledp_core.keys import load_identity, parse_hex_key, read_file
-
-_HOST: Final = re.compile(r"""[^\s\x00-\x20"'\\/@]+""")
-"""A name or an address; whether there is such a one is found out by calling it."""
-
-ADDRESS_FORM: Final = "host:port, with an IPv6 address in brackets ([::1]:7443)"
-"""What `is_address` asks for, in words."""
 
 MAX_EVIDENCE_DAYS: Final = 3660
 """Ten years: a bound, because kept submissions tell which messages were the user's."""
@@ -96,31 +89,6 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
         msgspec.structs.replace(party, address=addresses.get(party.name, party.address)) for party in roster.parties
     )
     return msgspec.structs.replace(roster, parties=parties)
-
-
-def is_address(text: str, least: int = 1) -> bool:
-    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one.
-
-    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port begins.
-    """
-    host, _, port = text.rpartition(":")
-    if ("[" in host or "]" in host or ":" in host) and not _is_bracketed(host):
-        return False
-    if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
-        return False
-    try:
-        host.encode("idna")  # as whoever looks the name up will do: no empty part, none that is too long
-    except UnicodeError:
-        return False
-    return len(port) <= 5 and least <= int(port) <= 65_535
-
-
-def _is_bracketed(host: str) -> bool:
-    try:
-        IPv6Address(host[1:-1])
-    except ValueError:
-        return False
-    return host[0] == "[" and host[-1] == "]"
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:

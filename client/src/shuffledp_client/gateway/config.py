@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shuffledp_client.config import ADDRESS_FORM, is_address
+from shuffledp_core.addresses import ADDRESS_FORM, is_address
 from shuffledp_core.config import ServiceConfig
 
 

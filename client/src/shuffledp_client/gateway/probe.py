@@ -15,6 +15,7 @@ from pathlib import Path
 
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.http_api import HEALTH
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
 from shuffledp_core.keys import load_roster
@@ -39,9 +40,8 @@ def probe(config: GatewayConfig) -> None:
         context.load_cert_chain(config.keys / "tls.pem", config.keys / "tls-key.pem")
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(f"the TLS pair in {config.keys} cannot be used ({error}); renew it") from error
-    host, _, port = here(config.listen).rpartition(":")
     try:
-        status = _status(context, host.strip("[]"), int(port))
+        status = _status(context, *host_and_port(here(config.listen)))
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"no gateway answers at {config.listen} ({error or type(error).__name__})") from error
     if status != HTTPStatus.OK:

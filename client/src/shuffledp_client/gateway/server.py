@@ -17,6 +17,7 @@ from shuffledp_client.gateway.app import application
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.upstream import Upstream
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError
 from shuffledp_core.transport.connections import Connections, allow_descriptors
@@ -139,9 +140,9 @@ def _server_tls(files: TLSFiles) -> ssl.SSLContext:
 
 
 def _listening(listen: str) -> socket.socket:
-    host, _, port = listen.rpartition(":")
+    host, port = host_and_port(listen)
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         sock = socket.socket(family, kind, protocol)
         try:

@@ -18,6 +18,7 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
 
+from shuffledp_core.addresses import ADDRESS_FORM, host_and_port, is_address
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.models import Roster
@@ -77,13 +78,11 @@ class MetricsPage:
 
     def __init__(self, registry: CollectorRegistry, listen: str) -> None:
         """Listens at once on host:port. Raises `ConfigError` for a bad address, `PortInUseError` for a taken one."""
-        host, port = _address(listen)
+        if not is_address(listen, least=0):
+            raise ConfigError(f"metrics must be {ADDRESS_FORM}, not {listen!r}")
+        host, port = host_and_port(listen)
         try:
             started: tuple[WSGIServer, threading.Thread] = start_http_server(port, host, registry)
-        except UnicodeError as error:
-            raise ConfigError(
-                f"metrics must be host:port, not {listen!r}: {host!r} can be no name of a host"
-            ) from error
         except OSError as error:
             raise PortInUseError(
                 f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the address is not this "
@@ -124,10 +123,3 @@ def _disk(folder: Path) -> tuple[float, float]:
     except OSError:
         return float("nan"), float("nan")
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"metrics must be host:port, not {listen!r}")
-    return host.strip("[]"), int(port)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from shuffledp_core.addresses import host_and_port
+
 _PIECE: Final = 2**16
 
 
@@ -34,8 +36,8 @@ class Proxy:
     def __init__(self, listen: str, target: str) -> None:
         self.caller = ""
         self.flows: list[Flow] = []
-        self._listen = _address(listen)
-        self._target = _address(target)
+        self._listen = host_and_port(listen)
+        self._target = host_and_port(target)
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._ended = False
         self._server: asyncio.Server | None = None
@@ -109,8 +111,3 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)

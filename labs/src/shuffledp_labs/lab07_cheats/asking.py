@@ -15,6 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from shuffledp_adversary.attacks.exchange.tampering import Pool
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.onion.geometry import Geometry
 
 _LONGEST: Final = 16 * 2**20
@@ -124,8 +125,7 @@ class Answerer:
 
 async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[bytes]:
     """What to send on in place of the pool's records, by whoever answers at host:port. Raises `OSError`."""
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=_LONGEST)
+    reader, writer = await asyncio.open_connection(*host_and_port(address), limit=_LONGEST)
     try:
         writer.write(msgspec.json.encode(Question.of(pool, spare)) + b"\n")
         await writer.drain()

@@ -105,7 +105,7 @@ def init(
     client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
 ) -> None:
     """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
-    from shuffledp_client.config import is_address
+    from shuffledp_core.addresses import is_address
     from shuffledp_core.errors import UsageError
     from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp_client.bundle import Bundle, check_settings
-from shuffledp_client.config import is_address
+from shuffledp_core.addresses import host_and_port, is_address
 from shuffledp_core.documents.models import Credential, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.documents.submission import credential_id
@@ -61,8 +61,7 @@ class Outside:
         """The tables of a device's configuration with these addresses, TOML."""
         text = ""
         if self.broker is not None:
-            host, _, port = self.broker.rpartition(":")
-            host = host.strip("[]")  # there the port stands by itself
+            host, port = host_and_port(self.broker)
             text += f'\n[broker]\nhost = "{host}"\nport = {port}\n'
         if self.gateway is not None:
             text += f'\n[gateway]\naddress = "{self.gateway}"\n'

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_client.config import is_address
+from shuffledp_core.addresses import host_and_port, is_address
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
@@ -216,7 +216,7 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
     """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
-    parties = {party.name: (party.address.rpartition(":")[0].strip("[]"), "localhost") for party in roster.parties}
+    parties = {party.name: (host_and_port(party.address)[0], "localhost") for party in roster.parties}
     return parties | {CLIENT: (), OPERATOR: (), VIEWER: (), GATEWAY: ("localhost",)}
 
 

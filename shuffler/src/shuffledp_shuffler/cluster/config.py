@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Literal
 
+from shuffledp_core.addresses import ADDRESS_FORM, is_address
 from shuffledp_core.config import Section
 from shuffledp_core.errors import ConfigError
 
@@ -38,9 +39,8 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             for name in ("address", *_FILES):
                 if not getattr(self, name):
                     raise ValueError(f"engine.{name} is missing, which kind ray needs: docs/operations.md")
-            host, _, port = self.address.rpartition(":")
-            if not (host and port.isdecimal() and 0 < int(port) < 65_536):
-                raise ValueError(f"engine.address must be host:port, not {self.address}")
+            if not is_address(self.address):
+                raise ValueError(f"engine.address must be {ADDRESS_FORM}, not {self.address!r}")
         elif given := [name for name in ("address", *_FILES) if getattr(self, name)]:
             raise ValueError(f'engine.{given[0]} is of a Ray cluster, and engine.kind is local: say kind = "ray"')
         if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:

@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
 from shuffledp_core.files import commit_part, open_part
 from shuffledp_core.workers import begin
@@ -290,10 +291,10 @@ def _environment(config: EngineConfig) -> dict[str, str]:
 
 def _unanswered(config: EngineConfig) -> str | None:
     """Why nobody answers with TLS at the head's address; None if somebody does. Ray itself takes minutes to say it."""
-    host, _, port = config.address.rpartition(":")
+    host, port = host_and_port(config.address)
     try:
         with (
-            socket.create_connection((host, int(port)), _HANDSHAKE_SECONDS) as plain,
+            socket.create_connection((host, port), _HANDSHAKE_SECONDS) as plain,
             config.tls().wrap_socket(plain, server_hostname=host),
         ):
             return None

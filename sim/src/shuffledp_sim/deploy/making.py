@@ -14,6 +14,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.errors import ConfigError
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment, write_client
 
@@ -113,7 +114,7 @@ def _shared(deployment: Deployment, name: str, keys: str) -> list[str]:
 
 
 def _broker(address: str) -> list[str]:
-    host, _, port = address.rpartition(":")
+    host, port = host_and_port(address)
     return ["[broker]", f'host = "{host}"', f"port = {port}"]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.transport.probe import ProbedConfig, probe
@@ -50,8 +51,7 @@ class DeployedProcess:
             if self.config is not None:
                 await probe(self.config)
             else:
-                host, _, port = self.address.rpartition(":")
-                _, writer = await asyncio.open_connection(host, int(port))
+                _, writer = await asyncio.open_connection(*host_and_port(self.address))
                 writer.close()
         except (ShuffleDPError, OSError):
             return False

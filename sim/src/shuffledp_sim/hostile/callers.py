@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment
@@ -107,7 +108,6 @@ _FORGED: Final = b'{"label":"credential","signer":"demo","body":"{}","signature"
 @contextmanager
 def silent_connections(address: str, number: int, source: str = "127.0.0.2") -> Iterator[list[socket.socket]]:
     """TCP connections of strangers on which nothing is ever sent."""
-    host, _, port = address.rpartition(":")
     sockets: list[socket.socket] = []
     try:
         for _ in range(number):
@@ -116,7 +116,7 @@ def silent_connections(address: str, number: int, source: str = "127.0.0.2") -> 
             link.setblocking(False)  # noqa: FBT003 - the library's signature
             link.bind((source, 0))
             with suppress(BlockingIOError):
-                link.connect((host, int(port)))
+                link.connect(host_and_port(address))
         yield sockets
     finally:
         for link in sockets:

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Party, Roster
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -67,8 +68,7 @@ class RawCaller:
     def __init__(
         self, party: Party, keys: Path, roster: Roster, *, window: int = _DEFAULT_WINDOW, source: str = ""
     ) -> None:
-        host, _, port = party.address.rpartition(":")
-        self._address = (host.strip("[]"), int(port))
+        self._address = host_and_port(party.address)
         self._name = party.name
         self._context = ssl.create_default_context(cadata=roster.tls_authority)
         self._context.load_cert_chain(keys / "tls.pem", keys / "tls-key.pem")

@@ -1,0 +1,44 @@
+"""Addresses as configurations and documents have them: host:port, an IPv6 host in brackets."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import Final
+
+_HOST: Final = re.compile(r"""[^\s\x00-\x20"'\\/@]+""")
+"""A name or an address; whether there is such a one is found out by calling it."""
+
+ADDRESS_FORM: Final = "host:port, with an IPv6 address in brackets ([::1]:7443)"
+"""What `is_address` asks for, in words."""
+
+
+def is_address(text: str, least: int = 1) -> bool:
+    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one.
+
+    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port begins.
+    """
+    host, _, port = text.rpartition(":")
+    if ("[" in host or "]" in host or ":" in host) and not _is_bracketed(host):
+        return False
+    if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
+        return False
+    try:
+        host.encode("idna")  # as whoever looks the name up will do: no empty part, none that is too long
+    except UnicodeError:
+        return False
+    return len(port) <= 5 and least <= int(port) <= 65_535
+
+
+def _is_bracketed(host: str) -> bool:
+    try:
+        IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return host[0] == "[" and host[-1] == "]"
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """What sockets and certificates want of an address that `is_address` accepts: the host, bare, and the port."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
