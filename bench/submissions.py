@@ -2,8 +2,8 @@
 
 The node gets submissions in one message, as from a device whose envelope fits, and others as a stream; the bare server
 takes streams. All get the same bytes over the same TLS from the same driver, in turn, so that what else the machine
-does touches all alike. The driver keeps `UNDER_WAY` calls going; it takes a processor of its own, so that rates compare
-the servers less sharply than their processor time does.
+does touches all alike. The driver keeps some calls going; it takes a processor of its own, so that rates compare the
+servers less sharply than their processor time does. Once on few connections, and once on a thousand.
 """
 
 from __future__ import annotations
@@ -30,19 +30,34 @@ from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.transport.tls import CLIENT, channel_to
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import batch_pb2, node_pb2, node_pb2_grpc
+from shuffledp_sim.load.connections import allow_open_files
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.fleet import enrolled_users, verified_for
 from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm
 
-USERS = 500
-"""In one turn."""
 
-TURNS = 8
-"""Of each server; the first warms up and is not counted."""
+@dataclass(frozen=True)
+class Load:
+    """`users` in one turn of each server; the first of `turns` warms up and is not counted."""
 
-CONNECTIONS = 32
-UNDER_WAY = 64
+    users: int
+    turns: int
+    connections: int
+    under_way: int
+
+    @property
+    def each(self) -> int:
+        """Users of one way to submit, in all turns."""
+        return self.users * self.turns
+
+
+FEW = Load(users=500, turns=8, connections=32, under_way=64)
+MANY = Load(users=2_000, turns=6, connections=1_000, under_way=200)
+"""10,000 users that count, after 2,000. With more under way the node begins to send those away that send slowly."""
+
+AT_ONCE = 100
+"""Connections that shake hands at a time."""
 
 STREAMS = 4
 """Over which a gateway brings what it has."""
@@ -60,6 +75,7 @@ Call = Callable[["node_pb2_grpc.NodeAsyncStub"], Awaitable[bytes]]
 class Server:
     """One of those compared: its calls, its process, and what each counted turn cost."""
 
+    load: Load
     stubs: list[node_pb2_grpc.NodeAsyncStub]
     pid: int
     rates: list[float] = field(default_factory=list)
@@ -69,7 +85,7 @@ class Server:
 
     async def turn(self, calls: Sequence[Call]) -> list[bytes]:
         """The answers; notes submissions a second, processor seconds of each, and resident bytes before it."""
-        places = asyncio.Semaphore(UNDER_WAY)
+        places = asyncio.Semaphore(self.load.under_way)
 
         async def one(number: int) -> bytes:
             async with places:
@@ -105,7 +121,7 @@ class Server:
     def bytes_a_user(self) -> float:
         """Slope of the resident memory over the turns after the warm-up, by user (least squares)."""
         after = [*self.memory[2:], resident(self.pid)]
-        return float(np.polyfit(USERS * np.arange(len(after)), after, 1)[0])
+        return float(np.polyfit(self.load.users * np.arange(len(after)), after, 1)[0])
 
 
 def _header(one: PreparedSubmission) -> node_pb2.SubmissionHeader:
@@ -145,8 +161,9 @@ def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
     return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
-async def compare() -> None:
+async def compare(load: Load) -> None:
     """Prints rates, processor time and memory of all, and their ratios."""
+    every = 3 * load.each
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
             LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False) as system,
@@ -154,28 +171,28 @@ async def compare() -> None:
         ):
             await warm(pool)
             control = await stack.enter_async_context(control_of(system.deployment))
-            opened = await open_round(control, LoadOptions(users=3 * USERS * TURNS).plan(system))
+            opened = await open_round(control, LoadOptions(users=every).plan(system))
             verified = verified_for(system, to_json(opened.announcement), opened.round_id)
-            values = np.arange(3 * USERS * TURNS, dtype=np.int64) % verified.mechanism.domain
+            values = np.arange(every, dtype=np.int64) % verified.mechanism.domain
             loop = asyncio.get_running_loop()
             pieces = [
                 loop.run_in_executor(pool, seal_users, verified, users)
                 for users in enrolled_users(system, verified, values)
             ]
             prepared = [submission for piece in await asyncio.gather(*pieces) for submission in piece]
-            third, entry = USERS * TURNS, verified.entry
-            one = [whole(p) for p in prepared[:third]]
-            stream = [streamed(p) for p in prepared[third : 2 * third]]
-            many = prepared[2 * third :]
-            node, same, long = [
-                await _connected(stack, system, entry, system.processes[entry.name].pid) for _ in range(3)
-            ]
-            receipts, others = await node.turn(one[:USERS]), await same.turn(stream[:USERS])
-            brought = await long.long_streams(many[:USERS])
-            bare = await _bare(stack, system, entry, len(receipts[0]))
-            await bare.turn(stream[:USERS])
-            for begin in range(USERS, third, USERS):
-                turn = slice(begin, begin + USERS)
+            entry = verified.entry
+            one = [whole(p) for p in prepared[: load.each]]
+            stream = [streamed(p) for p in prepared[load.each : 2 * load.each]]
+            many = prepared[2 * load.each :]
+            node = await _connected(stack, system, entry, system.processes[entry.name].pid, load)
+            same, long = (Server(load, node.stubs, node.pid) for _ in range(2))
+            first = slice(load.users)
+            receipts, others = await node.turn(one[first]), await same.turn(stream[first])
+            brought = await long.long_streams(many[first])
+            bare = await _bare(stack, system, entry, len(receipts[0]), load)
+            await bare.turn(stream[first])
+            for begin in range(load.users, load.each, load.users):
+                turn = slice(begin, begin + load.users)
                 receipts += await node.turn(one[turn])
                 await bare.turn(stream[turn])
                 others += await same.turn(stream[turn])
@@ -186,7 +203,7 @@ async def compare() -> None:
             _show(ways, bare, verified.geometry.envelope_bytes)
 
 
-async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int) -> Server:
+async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int, load: Load) -> Server:
     config = str(system.folder / f"{entry.name}.toml")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shuffledp_sim.system.child", "bench.bare_server", config, str(receipt_bytes), stdout=PIPE
@@ -194,21 +211,27 @@ async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receip
     stack.push_async_callback(process.wait)
     stack.callback(process.terminate)
     port = int(await process.stdout.readline()) if process.stdout else 0
-    return await _connected(stack, system, msgspec.structs.replace(entry, address=f"127.0.0.1:{port}"), process.pid)
+    there = msgspec.structs.replace(entry, address=f"127.0.0.1:{port}")
+    return await _connected(stack, system, there, process.pid, load)
 
 
-async def _connected(stack: AsyncExitStack, system: LocalSystem, party: Party, pid: int) -> Server:
+async def _connected(stack: AsyncExitStack, system: LocalSystem, party: Party, pid: int, load: Load) -> Server:
     keys, roster = system.deployment.keys_of(CLIENT), system.deployment.roster
     channels = [
         await stack.enter_async_context(channel_to(party, keys, roster, own_connection=True))
-        for _ in range(CONNECTIONS)
+        for _ in range(load.connections)
     ]
-    await asyncio.gather(*(channel.channel_ready() for channel in channels))
-    return Server([node_pb2_grpc.NodeStub(channel) for channel in channels], pid)
+    for begin in range(0, len(channels), AT_ONCE):
+        await asyncio.gather(*(channel.channel_ready() for channel in channels[begin : begin + AT_ONCE]))
+    return Server(load, [node_pb2_grpc.NodeStub(channel) for channel in channels], pid)
 
 
 def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
-    print(f"  {USERS * TURNS:,} users each, envelopes of {envelope_bytes:,} bytes; medians of {TURNS - 1} turns")
+    load = bare.load
+    print(
+        f"  {load.connections:,} connections, {load.each:,} users each, envelopes of {envelope_bytes:,} bytes; medians "
+        f"of {load.turns - 1} turns"
+    )
     print("                       submissions/s   processor ms each   the driver's   bytes kept a user")
     for name, one in (*ways.items(), ("bare stream server", bare)):
         spent = 1000 * statistics.median(one.processor[1:])
@@ -222,5 +245,7 @@ def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
 
 
 def run() -> None:
-    """All of the above."""
-    asyncio.run(compare())
+    """All of the above, on few connections and on many."""
+    for load in (FEW, MANY):
+        allow_open_files(2 * load.connections)
+        asyncio.run(compare(load))
