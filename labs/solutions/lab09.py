@@ -43,13 +43,14 @@ def counted(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
     return np.bincount(sample, minlength=outcomes)
 
 
-def choose(likely: NDArray[Any], other: NDArray[Any], delta: float) -> tuple[float, NDArray[Any]]:
-    """The best event of this direction among the likelihood-ratio events, and how good it looks."""
-    trials = likely.sum()
+def choose(likely: NDArray[Any], other: NDArray[Any], delta: float, confidence: float) -> tuple[float, NDArray[Any]]:
+    """The best event of this direction among the likelihood-ratio events, and how good it looks at this confidence."""
+    # As wide as the interval that will measure it, about: with fewer deviations an event would win that is too rare.
+    trials, square = likely.sum(), 2 * math.log(2 / (1 - confidence))
     order = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
     p, q = np.cumsum(likely[order]) / trials, np.cumsum(other[order]) / trials
-    low = p - 3 * np.sqrt(p * (1 - p) / trials) - delta
-    high = q + 3 * np.sqrt(q * (1 - q) / trials) + 9 / trials
+    low = p - np.sqrt(square * p * (1 - p) / trials) - delta
+    high = q + np.sqrt(square * q * (1 - q) / trials) + square / trials
     scores = np.where(low > 0, np.maximum(low, 1e-12) / high, 0.0)
     best = int(np.argmax(scores))
     return float(scores[best]), order[: best + 1]
@@ -60,7 +61,7 @@ def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence:
     one, two = np.asarray(first), np.asarray(second)
     outcomes, half = int(max(one.max(), two.max())) + 1, len(one) // 2
     a, b = counted(one[:half], outcomes), counted(two[:half], outcomes)
-    (score, event), (other_score, other_event) = choose(a, b, delta), choose(b, a, delta)
+    (score, event), (other_score, other_event) = choose(a, b, delta, confidence), choose(b, a, delta, confidence)
     if other_score > score:
         one, two, event = two, one, other_event
     hits, false_hits = int(np.isin(one[half:], event).sum()), int(np.isin(two[half:], event).sum())

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from importlib.resources import files
+from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
@@ -64,6 +65,31 @@ def test_a_sound_audit_passes_each_threshold_but_once_in_a_billion() -> None:
     # Whoever is wrong in 45 of 100 audits passes with less than 1e-8, whoever accuses every second client with 1e-7.
     assert binom.cdf(checks.ALLOWED, checks.RUNS, 0.45) < 1e-8
     assert 0.5**checks.HONEST < 1e-7
+
+
+def missed(likely: float, other: float, claim: float) -> float:
+    """The chance that an audit of one event of these two probabilities stays below the claim, exactly computed."""
+    measured, side = checks.TRIALS // 2, (1 - checks.SEALED_CONFIDENCE) / 2
+    hits = np.arange(measured + 1)
+    low = np.where(hits > 0, beta.ppf(side, np.maximum(hits, 1), measured - hits + 1), 0.0)
+    high = np.where(hits < measured, beta.isf(side, hits + 1, np.maximum(measured - hits, 1)), 1.0)
+    too_few = np.searchsorted(low, high * math.exp(claim), side="right") - 1
+    return float(binom.pmf(hits, measured, other) @ binom.cdf(too_few, measured, likely))
+
+
+def test_no_lie_is_too_small_to_be_seen() -> None:
+    """Of every client that an instance may draw, on an event that is there for everybody to choose."""
+    for symbols, percent in product(range(3, 6), range(50, 66)):
+        noise = percent / 200  # half of what is claimed
+        claim = honest(KRRHistogram(symbols=symbols, blanket=Fraction(percent, 100))).claim[2]
+        assert missed(1 - noise + noise / symbols, noise / symbols, claim) < 1e-9
+    for percent in range(40, 81):
+        claim = honest(GeoShuffle(max_value=2, epsilon_geo=Fraction(percent, 100), padding=12)).claim[2]
+        ratio = math.exp(-2 * percent / 100)  # of noise at twice the ε that is claimed
+        assert missed(1 / (1 + ratio), ratio**2 / (1 + ratio), claim) < 1e-9  # the answer is 0, or less
+    for percent in range(40, 66):
+        claim = honest(RRShuffle(max_value=1, randomise=Fraction(percent, 100))).claim[2]
+        assert missed(1 - percent / 100, 0.0, claim) < 1e-9
 
 
 def test_the_means_compared_by_c_strong_are_far_from_its_threshold() -> None:

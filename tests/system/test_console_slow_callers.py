@@ -20,6 +20,8 @@ from shuffledp_sim.system.ports import Ports
 CONNECTIONS = 256
 """That a console serves at a time."""
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - as where others reach it
+
 NEVER = 300
 """Seconds after which a hang-up that has not come is taken for one that does not come."""
 
@@ -43,7 +45,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     saved = tmp_path / "saved" / ("1" * 32)
     saved.mkdir(parents=True)
     (saved / "result.json").write_text("{}")
-    with Ports(1) as ports, running(saved.parent, ports.numbers[0]):
+    with Ports(1, EVERYWHERE) as ports, running(saved.parent, ports.numbers[0]):
         yield ports.numbers[0]
 
 
@@ -52,7 +54,7 @@ def running(folder: Path, port: int) -> Iterator[None]:
     """The console, from the moment at which it listens; what it says beside its address is the failure."""
     command = [sys.executable, "-m", "shuffledp.cli", "console", str(folder), "--port", str(port)]
     with subprocess.Popen(
-        [*command, "--host", "0.0.0.0", "--plaintext"],  # noqa: S104 - as where others reach it
+        [*command, "--host", EVERYWHERE, "--plaintext"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

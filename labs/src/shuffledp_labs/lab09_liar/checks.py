@@ -40,7 +40,7 @@ MOST = 100
 SEALED_CONFIDENCE = 1 - 1e-11
 """Of the audits of sealed clients: none of 30 honest ones is accused in 1 - 3e-10 of instances."""
 
-TRIALS = 4000
+TRIALS = 8000
 """Answers to each value that a client gives."""
 
 HONEST = 24

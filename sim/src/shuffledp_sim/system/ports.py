@@ -8,18 +8,20 @@ from typing import Self
 
 
 class Ports:
-    """Reservation of `count` different ports of the loopback interface until `close`.
+    """Reservation of `count` different ports until `close`, of the loopback interface or of another `host`.
+
+    Of "0.0.0.0" for a server that listens on every interface: on none of them another socket may have the port then.
 
     Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's, asyncio's and
     Prometheus' do) can listen on such a port, and again after a restart, but the kernel gives it to no other program
     and to no outgoing connection meanwhile; until somebody listens, connections are refused.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, host: str = "127.0.0.1") -> None:
         self._sockets = [socket.socket() for _ in range(count)]
         for holder in self._sockets:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind(("127.0.0.1", 0))
+            holder.bind((host, 0))
         self.numbers: list[int] = [holder.getsockname()[1] for holder in self._sockets]
 
     def close(self) -> None:
