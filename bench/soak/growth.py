@@ -55,17 +55,17 @@ class Growth:
         if rounds < FEWEST:
             print(f"  growth: not judged, {rounds} rounds are fewer than {FEWEST}")
             return []
-        print("  between rounds       MiB, second and last third   descriptors   files a round   KiB a round")
+        print("  between rounds         MiB in thirds of the rounds   descriptors   files a round   KiB a round")
         growing = []
         for name, seen in self._seen.items():
             third = len(seen) // 3
-            middle, last = seen[third : 2 * third], seen[-third:]
-            memory = [statistics.median(left.memory for left in part) for part in (middle, last)]
+            first, middle, last = seen[:third], seen[third : 2 * third], seen[-third:]
+            early, *memory = (statistics.median(left.memory for left in part) for part in (first, middle, last))
             descriptors = [statistics.median(left.descriptors for left in part) for part in (middle, last)]
             files = [_each(part, "files") for part in (middle, last)]
             kept = [_each(part, "kept") / 2**10 for part in (middle, last)]
             print(
-                f"  {name:<18} {memory[0] / 2**20:>14,.0f} {memory[1] / 2**20:>13,.0f} "
+                f"  {name:<18} {early / 2**20:>13,.0f} {memory[0] / 2**20:>9,.0f} {memory[1] / 2**20:>9,.0f} "
                 f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} {files[1]:>5,.1f} "
                 f"{kept[0]:>8,.0f} {kept[1]:>6,.0f}"
             )
