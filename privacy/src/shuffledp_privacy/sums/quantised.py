@@ -360,7 +360,8 @@ class QuantisedRound:
         values = [float(found.lower.max()) for found in whole if found]
         distances, shares = self._short()
         totals = np.minimum(epsilon * (distances if self.metric else np.ones_like(distances)), 700.0)
-        inner = np.log1p(np.expm1(totals) / shares) * (1 + ROUNDING)
+        with np.errstate(over="ignore"):  # beyond the step, where nothing is seen
+            inner = np.log1p(np.expm1(totals) / shares) * (1 + ROUNDING)
         if (seen := inner < self.step).any():
             found = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
             values.append(float((np.repeat(shares[seen], 2) * found).max()))
