@@ -12,8 +12,11 @@ from bench.machine import children_of, resident
 FEWEST: Final = 9
 """Rounds from which on growth is judged: three thirds of three, the first of which is left out as warming up."""
 
-_SHARE, _SLACK, _FEW = 1.1, 16 * 2**20, 16
-"""By how much the last third may lie above the second: a tenth, and MiB of an allocator, or descriptors."""
+MOST: Final = 1.1
+"""The last third of the rounds over the second: memory varies as much with how many strangers are connected."""
+
+_FEW, _PART = 4, 0.5
+"""Descriptors, and part of a file a round, that come and go while one looks."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class Left:
 
 
 class Growth:
-    """Collects what is left after each round; medians of thirds of the rounds say what grows."""
+    """Collects what is left after each round; medians of thirds of the rounds say what grows.
+
+    A process that grows by a tenth in a third of the rounds is named; slower growth takes a longer soak. What a round
+    leaves on disk is printed, and judged only if later rounds leave more.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Left]] = {}
@@ -70,10 +77,9 @@ class Growth:
                 f"{kept[0]:>8,.0f} {kept[1]:>6,.0f}"
             )
             if (
-                memory[1] > _SHARE * memory[0] + _SLACK
-                or descriptors[1] > _SHARE * descriptors[0] + _FEW
-                # A round leaves what it leaves, the hundredth no more than the tenth.
-                or files[1] > _SHARE * files[0] + 1
+                memory[1] > MOST * memory[0]
+                or descriptors[1] > MOST * descriptors[0] + _FEW
+                or files[1] > MOST * files[0] + _PART
             ):
                 growing.append(name)
         return growing

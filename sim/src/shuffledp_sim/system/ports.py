@@ -10,7 +10,7 @@ from typing import Self
 class Ports:
     """Reservation of `count` different ports until `close`, of the loopback interface or of another `host`.
 
-    Of "0.0.0.0" for a server that listens on every interface: on none of them another socket may have the port then.
+    Take "0.0.0.0" for a server that listens on every interface: the port is then free on all of them.
 
     Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's, asyncio's and
     Prometheus' do) can listen on such a port, and again after a restart, but the kernel gives it to no other program
