@@ -266,9 +266,9 @@ async def test_memory_does_not_grow_with_the_batch(tmp_path: Path) -> None:
         await mix(layer, count, source, tmp_path / "out", OpenOnions(1), os.urandom, lambda _: None, memory=memory)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # Beside `memory`: a piece of half a megabyte on its way, and tags of 16,384 records at a time.
-    assert max(peaks) < memory + 8 * 2**20, peaks
-    assert peaks[1] < 1.2 * peaks[0], peaks
+    # Beside `memory`: pieces of half a megabyte on their way, as many as the threads happen to hold, and tags of 16,384
+    # records at a time. The larger batch alone, as a whole, would be above it.
+    assert max(peaks) < memory + 6 * 2**20, peaks
 
 
 def test_what_a_killed_node_left_in_a_round_is_removed_at_start(tmp_path: Path) -> None:
