@@ -55,6 +55,13 @@ def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pyt
     assert told["checked"].certificate.stage == CertificateStage.FINAL
 
 
+def test_the_lines_of_the_front_page_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    page = PAGE.with_name("index.md")
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})  # noqa: S102 - the page is ours
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL)
     told: dict[str, Any] = {}

@@ -45,7 +45,7 @@ def test_names_below_bars_are_few_and_the_last_one_is_there(count: int) -> None:
     names = [name.get_text() for name in axes.get_xticklabels()]
     assert len(names) <= MOST_NAMES + 1
     assert (names[0], names[-1]) == ("0", labels[-1])
-    assert set(axes.get_legend_handles_labels()[1]) == {"estimate", "95 % interval", "truth"}
+    assert set(axes.get_legend_handles_labels()[1]) == {"estimate", "95% interval", "truth"}
 
 
 def test_a_name_is_never_a_formula_and_never_endless() -> None:

@@ -82,6 +82,10 @@ async def test_all_users_are_traced_when_no_node_is_honest_and_none_while_one_is
     if len(numbers) == 3:
         assert trace.traced_share == 1.0
         assert report.epsilon_here == report.final.corrupted.epsilon
+        people = list(trace.people())
+        assert len({person.credential for person in people}) == USERS
+        assert sorted(person.value or 0 for person in people) == sorted(small_values().tolist())
+        assert trace.correct == sum(person.guess == person.value for person in people)
         for honest in numbers:
             assert_nothing(trace_round(captured, {1, 2, 3} - {honest}))
     else:
@@ -91,6 +95,7 @@ async def test_all_users_are_traced_when_no_node_is_honest_and_none_while_one_is
 
 def assert_nothing(trace: Trace) -> None:
     assert trace.traced_share == 0.0
+    assert not list(trace.people())
     assert trace.success == trace.baseline
 
 

@@ -51,15 +51,15 @@ def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture
 
 def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> None:
     """A metric one with a smaller distance, which is not refused for a budget that nobody set."""
-    done = demo(tmp_path, "--users", "40", "--adjacency", "metric", "--max-distance", "2")
+    done = demo(tmp_path, "--mechanism", "geo-shuffle", "--users", "40", "--adjacency", "metric", "--max-distance", "2")
     assert done.returncode == 0, done.stderr
     for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
         assert words in done.stdout
     assert "out/latest" not in done.stdout  # a path that names the same round tomorrow
     folder = (tmp_path / "out" / "latest").resolve()
-    assert f"Report to look at: out/{folder.name}/report.html" in done.stdout
+    assert f"Report: out/{folder.name}/report.html" in done.stdout
     assert json.loads((folder / "report.json").read_text())["max_distance"] == 2
-    assert "“mdvis”" in (folder / "report.html").read_text()
+    assert "“doctor visits”" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,8 @@ def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_
     file = tmp_path / "people.csv"
     file.write_text("age,height\n3,1.7\n4,1.8\n")
     for column, says in (("weight", "no column 'weight'; choose one of age, height"), ("height", "line 2")):
-        ended, _, errors = shuffledp("demo", "--data", "people.csv", "--column", column, "--users", "2")
+        options = ("--data", "people.csv", "--column", column, "--users", "2")
+        ended, _, errors = shuffledp("demo", "--mechanism", "geo-shuffle", *options)
         assert ended == 2
         assert says in errors
 
@@ -113,7 +114,7 @@ def test_a_file_that_is_no_table_of_whole_numbers_is_named_with_the_cause(
     shuffledp: Shell, tmp_path: Path, content: bytes, name: str, says: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    ended, _, errors = shuffledp("demo", "--data", name, "--users", "2")
+    ended, _, errors = shuffledp("demo", "--mechanism", "geo-shuffle", "--data", name, "--users", "2")
     assert ended == 2
     assert says in errors
     assert "None" not in errors

@@ -48,7 +48,7 @@ def draw_bars(
         axes.stairs(values, edges, fill=True, color=ESTIMATE, alpha=0.45, lw=0, label="estimate")
     else:
         axes.bar(places, values, width=0.8, color=ESTIMATE, alpha=0.45, lw=0, label="estimate")
-    axes.vlines(places, lows, highs, color=ESTIMATE, lw=1.0 if thin else 1.8, label="95 % interval")
+    axes.vlines(places, lows, highs, color=ESTIMATE, lw=1.0 if thin else 1.8, label="95% interval")
     if truths is not None:
         axes.hlines(truths, places - 0.4, places + 0.4, color=TRUTH, lw=1.8, label=truth)
     axes.axhline(0, color="#8a8f98", lw=0.8)

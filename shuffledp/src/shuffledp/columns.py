@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
 
-DEFAULT_COLUMN: Final = "mdvis"
-"""Number of doctor visits in the RAND Health Insurance Experiment; see data/README.md."""
+DEFAULT_COLUMN: Final = "doctor visits"
+"""The built-in sample: outpatient doctor visits in the RAND Health Insurance Experiment; see data/README.md."""
 
 
 MOST_BYTES: Final = 2**28

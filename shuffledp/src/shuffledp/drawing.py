@@ -98,7 +98,7 @@ def draw_answer(axes: Axes, found: Answer) -> None:
     else:  # a bar without its foot would mislead
         middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
         axes.axhline(float(truths[0]), color=TRUTH, ls=":", label="truth")
-        axes.errorbar(0, middle, yerr=half, fmt="none", ecolor=ESTIMATE, elinewidth=2, capsize=3, label="95 % interval")
+        axes.errorbar(0, middle, yerr=half, fmt="none", ecolor=ESTIMATE, elinewidth=2, capsize=3, label="95% interval")
         axes.plot(0, totals, "o", color=ESTIMATE, ms=5, label="estimate")
         axes.set(ylabel="sum", xticks=[], ylim=_around(np.concatenate((truths, totals, low, high))))
     axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")

@@ -11,8 +11,8 @@ A round's folder holds the public documents and, of a round with corrupt nodes, 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
 from shuffledp_core.keys import read_file, read_roster, verify_from
+from shuffledp_ops.rounds.report import TracedPerson
 from shuffledp_shuffler.corruption import CorruptLog, read_logs
 from shuffledp_sim.captured import LOGS, TRUTH
 
@@ -61,6 +62,23 @@ class Captured:
 
 
 @dataclass(frozen=True)
+class TracedUsers:
+    """The users all of whose messages were found on the board, in the order of node 1's spool.
+
+    Attributes:
+        credentials: shape (traced, bytes of one).
+        sent: shape (traced,), the randomised answer of each.
+        guesses: shape (traced,), the likeliest value of each, knowing the population.
+        values: shape (traced,), the true ones; None without a truth.
+    """
+
+    credentials: NDArray[np.uint8]
+    sent: NDArray[np.int64]
+    guesses: NDArray[np.int64]
+    values: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
 class Trace:
     """Success of the adversary.
 
@@ -76,6 +94,7 @@ class Trace:
             and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, without knowing the population.
         confidence: of `interval`.
+        found: the users who were traced; None if no sender is known.
     """
 
     corrupt: tuple[int, ...]
@@ -88,6 +107,19 @@ class Trace:
     correct_by_place: int | None
     correct_uniform: int | None
     confidence: float
+    found: TracedUsers | None = field(repr=False)
+
+    def people(self) -> Iterator[TracedPerson]:
+        """Everyone who was traced, in the order in which node 1 accepted them."""
+        if self.found is None:
+            return
+        for place, credential in enumerate(self.found.credentials):
+            yield TracedPerson(
+                credential=credential.tobytes().hex(),
+                sent=int(self.found.sent[place]),
+                guess=int(self.found.guesses[place]),
+                value=None if self.found.values is None else int(self.found.values[place]),
+            )
 
     @property
     def traced_share(self) -> float:
@@ -173,6 +205,25 @@ def trace_round(
         correct_by_place=by_place,
         correct_uniform=right[1],
         confidence=confidence,
+        found=_found(logs, traced, answers, guesses[0], values),
+    )
+
+
+def _found(
+    logs: Mapping[int, CorruptLog],
+    traced: NDArray[np.bool_],
+    answers: NDArray[np.int64],
+    guesses: NDArray[np.int64],
+    values: NDArray[np.int64] | None,
+) -> TracedUsers | None:
+    credentials = logs[1].credentials if 1 in logs else None
+    if credentials is None:
+        return None
+    return TracedUsers(
+        credentials=credentials[traced],
+        sent=answers[traced],
+        guesses=guesses[traced],
+        values=None if values is None else values[traced],
     )
 
 

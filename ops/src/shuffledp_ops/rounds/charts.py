@@ -168,9 +168,9 @@ def _interval(span: Span, width: float) -> tuple[float, Iterator[str]]:
     points = [span.low, span.high, span.value, *([] if span.truth is None else [span.truth])]
     close = (min(points) - 0.8 * reach, max(points) + 0.8 * reach)
     whole = (min(0.0, *points), max(span.most, *points))
-    strips = [("of all that is possible", whole)]
+    strips = [("Full range", whole)]
     if close[1] - close[0] < 0.4 * (whole[1] - whole[0]):
-        strips.append(("closer", close))
+        strips.append(("Zoomed in", close))
     parts = (part for place, strip in enumerate(strips) for part in _strip(span, strip, width, 92.0 * place))
     return 92.0 * len(strips), parts
 

@@ -1,6 +1,6 @@
-"""The report of a round as one HTML file, for somebody who was not there: `report.html`. Pure.
+"""The report of a round as one self-contained HTML file, `report.html`. Pure.
 
-Nothing in it is loaded or run. Every name in it may be somebody else's, so each is escaped where it is written.
+The file loads and runs nothing. Names can come from other parties, so every name is escaped where it is written.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from typing import Final
 from shuffledp.pages import self_contained, shown
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, wording
-from shuffledp_ops.rounds.present import describe_parameters
+from shuffledp_ops.rounds.present import TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, show
 
 PAGE: Final = "report.html"
 """Name of the file, beside the documents that it links to."""
 
 MOST_ROWS: Final = 1000
-"""Rows of the table of all numbers; what is beyond them is in `report.json`."""
+"""Most rows in the table of all numbers; `report.json` has all of them."""
 
 _FEW: Final = 30
-"""Rows that need not be folded away."""
+"""Tables with at most this many rows are shown unfolded."""
 
 _SPENT_OF: Final = 1000.0
-"""A budget ε above this limits nothing, and is not worth a line."""
+"""A budget ε above this is no effective limit, so the report omits it."""
 
 _DOCUMENTS: Final = {
-    "certificate.json": "the guarantee, signed by the accountant after the round",
-    "plan-certificate.json": "the guarantee that was promised before anybody answered",
-    "manifest.json": "what every device was told, signed by the analyst and sealed by the nodes",
+    "certificate.json": "the final guarantee, signed by the accountant after the round",
+    "plan-certificate.json": "the guarantee promised before anyone answered",
+    "manifest.json": "the announcement that devices received, signed by the analyst and all nodes",
     "result.json": "the answer, signed by the analyst",
-    "roster.json": "who takes part, with their keys",
-    "root.pub": "the key that the roster is signed by",
-    BOARD: "the messages as the last node put them out, in mixed order",
-    HISTORY: "what shows that they are those of the listed people, and no others",
-    "report.json": "all numbers for programs, not signed",
-    "plot.png": "the answer as a picture, not signed",
+    "roster.json": "the parties and their public keys",
+    "root.pub": "the root key, which signs the roster",
+    BOARD: "the messages in the order in which the last node published them",
+    HISTORY: "the proof that they are exactly the messages of the listed people",
+    "report.json": "all numbers in machine-readable form (not signed)",
+    "plot.png": "the chart (not signed)",
+    TRACED: "everyone whom the corrupt nodes of a simulation traced (not signed)",
 }
 
 
@@ -83,12 +84,13 @@ def _head(report: RoundReport) -> Iterator[str]:
 
 def _warnings(report: RoundReport) -> Iterator[str]:
     if not report.final.holds:
-        yield "The guarantee that was planned does NOT hold for this round; what holds is stated below."
+        yield "The planned guarantee does NOT hold for this round; the guarantee that does hold is stated below."
     if report.all_corrupt:
-        yield "All nodes of this round declared themselves corrupt: only what is left without an honest node holds."
+        yield "All nodes of this round declared themselves corrupt: only the guarantee without an honest node holds."
     elif report.corrupt:
         numbers = ", ".join(map(str, report.corrupt))
-        yield f"Of the {report.final.nodes:,} nodes number {numbers} declared themselves corrupt: a laboratory's round."
+        themselves = "node declared itself" if len(report.corrupt) == 1 else "nodes declared themselves"
+        yield f"{len(report.corrupt):,} of {report.final.nodes:,} {themselves} corrupt ({numbers}): a laboratory round."
 
 
 def answer(report: RoundReport) -> Iterator[str]:
@@ -105,15 +107,15 @@ def _in_a_sentence(report: RoundReport) -> str:
     estimate = report.estimate
     if report.is_sum:
         numbers = [charts.figure(one) for one in (estimate.values[0], estimate.lows[0], estimate.highs[0])]
-        words = f"<strong>{numbers[0]}</strong> in sum (95 % interval {numbers[1]} to {numbers[2]})"
+        words = f"Sum: <strong>{numbers[0]}</strong> (95% interval {numbers[1]} to {numbers[2]})"
         if estimate.mean is None or estimate.mean_standard_error is None:
             return f"{words}."
-        return f"{words}, <strong>{estimate.mean:.4g}</strong> on average, ± {estimate.mean_standard_error:.2g}."
+        return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {estimate.mean_standard_error:.2g}."
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [charts.figure(one) for one in (estimate.values[top], estimate.lows[top], estimate.highs[top])]
     return (
-        f"Most frequent is <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
-        f"{report.accepted:,} people (95 % interval {numbers[1]} to {numbers[2]})."
+        f"Most frequent: <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
+        f"{report.accepted:,} people (95% interval {numbers[1]} to {numbers[2]})."
     )
 
 
@@ -125,21 +127,21 @@ def _chart(report: RoundReport) -> str:
         span = charts.Span(
             estimate.values[0], estimate.lows[0], estimate.highs[0], most, None if truths is None else truths[0]
         )
-        return charts.interval(span, "The estimated sum with its 95 % interval")
+        return charts.interval(span, "The estimated sum with its 95% interval")
     labels = [report.label(symbol) for symbol in range(len(estimate.values))]
     bars = charts.Bars(labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels))
-    return charts.histogram(bars, "Estimated number of people for each value, with 95 % intervals")
+    return charts.histogram(bars, "Estimated number of people for each value, with 95% intervals")
 
 
 def _legend(report: RoundReport) -> str:
     filled = '<rect class="{}" width="24" height="16"/>'
-    lines = {"estimate": filled.format("bar"), "95 % interval": '<path class="span" d="M12 0V16"/>'}
+    lines = {"estimate": filled.format("bar"), "95% interval": '<path class="span" d="M12 0V16"/>'}
     truth = '<path class="truth" d="M0 8H24"/>'
     if report.is_sum:
-        lines = {"estimate": '<path class="estimate" d="M12 0V16"/>', "95 % interval": filled.format("band")}
+        lines = {"estimate": '<path class="estimate" d="M12 0V16"/>', "95% interval": filled.format("band")}
         truth = '<path class="truth" d="M12 0V16"/>'
     if report.truth is not None:
-        lines["truth, which only a simulation knows"] = truth
+        lines["true value (known only in a simulation)"] = truth
     return "".join(
         f'<span><svg class="chart" viewBox="0 0 24 16" aria-hidden="true">{drawn}</svg>{name}</span>'
         for name, drawn in lines.items()
@@ -148,29 +150,30 @@ def _legend(report: RoundReport) -> str:
 
 def _remarks(report: RoundReport) -> Iterator[str]:
     if not report.is_sum:
-        yield "Each interval holds its own true count with a chance of 95 %; over many values some will miss theirs."
+        yield "Each interval contains its true count with probability 95%; with many values, some intervals miss."
     if not report.estimate_in_interval:
-        yield (
-            "An estimate outside its interval, or below zero, is noise: intervals are cut to what is possible, "
-            "unbiased estimates are not."
-        )
+        yield ("Unbiased estimates can be negative or exceed the total; intervals are clipped to possible values.")
     largest = report.final.mechanism.domain - 1
     if report.capped:
-        yield f"Values above {largest:,} count as {largest:,}; that was so for {report.capped:,} of the people."
+        yield f"Values above {largest:,} are counted as {largest:,}; this affected {report.capped:,} people."
     if report.drawn_from is not None:
-        yield f"A simulation: {report.users:,} people drawn with replacement from {report.drawn_from:,} rows."
+        yield f"Simulation: {report.users:,} people sampled with replacement from {report.drawn_from:,} rows."
 
 
 def _guarantee(report: RoundReport) -> Iterator[str]:
     final = report.final
     unit = " per unit of distance" if final.adjacency == "metric" else ""
-    yield '<section><h2>What it guarantees</h2><div class="promise">'
-    yield f"<p>{shown(wording.promise(final))}</p><p>{shown(wording.promise_without_nodes(final))}</p></div><dl>"
-    yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved, never below the truth")
-    yield _fact("ε attained", final.epsilon.attained, f"{unit}: known to be possible, so the truth lies between")
+    sentences = [wording.promise(final), wording.promise_without_nodes(final)]
+    if report.all_corrupt:  # the first sentence does not apply to this round
+        del sentences[0]
+    yield '<section><h2>Guarantee</h2><div class="promise">'
+    yield from (f"<p>{shown(sentence)}</p>" for sentence in sentences)
+    yield "</div><dl>"
+    yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved upper bound")
+    yield _fact("ε attained", final.epsilon.attained, f"{unit}: reached in a known case; the true ε is in between")
     yield _fact("δ", final.delta, "")
     delta = f", with δ = {final.corrupted.delta:g}" if final.corrupted.delta else ""
-    yield _fact("ε_L", final.corrupted.epsilon, f"{unit}: left when every node is corrupt{delta}")
+    yield _fact("ε_L", final.corrupted.epsilon, f"{unit}: remains if every node is corrupt{delta}")
     yield "</dl>"
     yield from _corruption(report)
     yield "</section>"
@@ -184,19 +187,19 @@ def _corruption(report: RoundReport) -> Iterator[str]:
     trace = report.trace
     if trace is None:
         return
-    words = f"With the logs of the corrupt nodes {trace.traced_share:.0%} of the people were traced"
+    words = f"The logs of the corrupt nodes trace {trace.traced:,} of {trace.users:,} people to their messages"
     if trace.success is not None and trace.baseline is not None:
         words += (
-            f", and {trace.success:.1%} of the values guessed right; {trace.baseline:.1%} can be guessed without "
-            "any message"
+            f". Guesses from them are right for {trace.success:.1%} of the people, compared with {trace.baseline:.1%} "
+            "for always guessing the most frequent value"
         )
     yield f'<p class="note">{words}.</p>'
 
 
 def _honest(report: RoundReport) -> Iterator[str]:
-    yield "<section><h2>Who had to be honest</h2><ul>"
+    yield "<section><h2>Trust assumptions</h2><p>These had to be honest:</p><ul>"
     yield from (f"<li>{shown(words)}</li>" for words in wording.honest(report.final))
-    yield '</ul><p class="fine">Not protected: who took part, and what a person says elsewhere.</p></section>'
+    yield '</ul><p class="fine">Not protected: who took part, and what people reveal elsewhere.</p></section>'
 
 
 def _numbers(report: RoundReport) -> Iterator[str]:
@@ -204,14 +207,14 @@ def _numbers(report: RoundReport) -> Iterator[str]:
         return
     count = len(report.estimate.values)
     yield f"<section><h2>All numbers</h2><details{' open' if count <= _FEW else ''}><summary>{count:,} values</summary>"
-    headings = ["value", "people, estimated", "± standard error", "95 % interval"]
-    truth = [] if report.truth is None else ["truth"]
+    headings = ["value", "estimated people", "± standard error", "95% interval"]
+    truth = [] if report.truth is None else ["true count"]
     cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings + truth)
     yield f'<table class="numbers"><thead><tr>{cells}</tr></thead><tbody>'
     yield from (_row(report, symbol) for symbol in range(min(count, MOST_ROWS)))
     yield "</tbody></table>"
     if count > MOST_ROWS:
-        yield f'<p class="fine">The other {count - MOST_ROWS:,} are in report.json.</p>'
+        yield f'<p class="fine">report.json has the other {count - MOST_ROWS:,}.</p>'
     yield "</details></section>"
 
 
@@ -228,20 +231,20 @@ def _row(report: RoundReport, symbol: int) -> str:
 
 
 def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
-    yield "<section><h2>Check it yourself</h2>"
-    # Of a verified round the whole folder is checked, where a console has only the documents.
+    yield "<section><h2>Verify it yourself</h2>"
+    # With verified mixing the whole folder is checked; a console has only the documents.
     whole = {BOARD, HISTORY} <= set(beside)
-    computed = " and computes every number of the guarantee again"
+    computed = " and recomputes every number of the guarantee"
     if whole:
         computed = (
-            ", computes every number of the guarantee again, and follows the messages from the list of people through "
+            ", recomputes every number of the guarantee, and follows the messages from the list of people through "
             "every node to the board"
         )
-    yield f"<p>A page can be forged, a signature cannot. {where}, this checks the signatures{computed}:</p>"
+    yield f"<p>A page can be forged; a signature cannot. {where}, this command verifies the signatures{computed}:</p>"
     yield f"<pre>shuffledp verify {'.' if whole else 'result.json'}</pre>"
     yield (
-        "<p>It believes the root key in <code>root.pub</code>: compare that with the one you know of the deployment "
-        f"“{shown(report.final.deployment)}”, or name it with <code>--root-key</code>.</p><ul>"
+        "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one published by the deployment "
+        f"“{shown(report.final.deployment)}”, or pass that one with <code>--root-key</code>.</p><ul>"
     )
     for name, words in _DOCUMENTS.items():
         if name in beside:
@@ -255,19 +258,19 @@ def _small(report: RoundReport) -> Iterator[str]:
         "round": report.round_id,
         "mechanism": f"{final.mechanism.kind}, {describe_parameters(final)}",
         "neighbours": f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
-        "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} a person; suite {report.suite}",
-        "mixing": "verified: anybody can check that it is right" if final.verified else "",
+        "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} per person; suite {report.suite}",
+        "mixing": "verified: anyone can check its correctness" if final.verified else "",
         "not counted": (
             f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the alphabet, "
             f"{report.repeated_tags:,} repeated"
         ),
-        "budget": f"charge {ledger.entry:,} of this population, ε = {show(ledger.spent)} spent in all"
+        "budget": f"charge {ledger.entry:,} of this population, total spent ε = {show(ledger.spent)}"
         + (f" of {ledger.limit:g}" if ledger.limit <= _SPENT_OF else "")
         + f" at δ = {ledger.delta:g}",
-        # From milliseconds, as `report.json` has them: the page that is made of it again is the same.
+        # Rounded to milliseconds as in `report.json`, so that a page regenerated from it is identical.
         "seconds": ", ".join(f"{stage} {round(value, 3):.2f}" for stage, value in report.seconds.items()),
     }
-    yield '<section class="small"><h2>Small print</h2><dl>'
+    yield '<section class="small"><h2>Details</h2><dl>'
     yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items() if words)
     yield "</dl>"
     if final.assumptions:

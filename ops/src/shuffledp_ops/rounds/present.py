@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -12,7 +16,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp_core.documents.models import Certificate
-from shuffledp_ops.rounds.report import RoundReport, show
+from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
+
+TRACED: Final = "traced.csv"
+"""File with everyone whom corrupt nodes traced, in the folder of a simulated round."""
+
+SHOWN_PEOPLE: Final = 10
+"""Traced people whom the terminal lists; the rest are in `TRACED`."""
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
@@ -29,8 +39,17 @@ def write_report(report: RoundReport, folder: Path) -> None:
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+    if report.trace is not None:
+        _write_traced(report.trace, folder / TRACED)
     draw_report(report, folder / "plot.png")
     write_page(report, folder)
+
+
+def _write_traced(trace: TraceOutcome, file: Path) -> None:
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(TracedPerson._fields)
+        rows.writerows(trace.people())
 
 
 def write_page(report: RoundReport, folder: Path) -> Path:
@@ -56,8 +75,8 @@ def print_answer(report: RoundReport, *, as_json: bool) -> None:
 
 
 def print_folder(folder: Path) -> None:
-    """Prints where the page and the documents are; paths stand in lines of their own, to be copied."""
-    for words, path in (("Report to look at", folder / "report.html"), ("Signed documents, plot", folder)):
+    """Print where the report and the documents are, without wrapping, so that paths can be copied."""
+    for words, path in (("Report", folder / "report.html"), ("Documents", folder)):
         Console(soft_wrap=True).print(f"{words}: [bold]{escape(str(path))}[/bold]")
 
 
@@ -69,6 +88,9 @@ def print_report(report: RoundReport, console: Console) -> None:
     console.print(_guarantee_table(report))
     if report.corrupt:
         console.print(_corruption_table(report))
+    people = [] if report.trace is None else list(islice(report.trace.people(), SHOWN_PEOPLE))
+    if report.trace is not None and people:
+        console.print(_traced_table(report, people, report.trace.traced))
     if report.seconds:
         console.print(_seconds_table(report))
 
@@ -82,7 +104,7 @@ def _answer_table(report: RoundReport) -> Table:
     if report.is_sum:
         table = _table(f"The answer: sum over {report.accepted:,} users")
         table.add_row("estimate", f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)")
-        table.add_row("95 % interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
+        table.add_row("95% interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
         if estimate.mean is not None and estimate.mean_standard_error is not None:
             table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
         if report.truth is not None:
@@ -100,8 +122,7 @@ def _remarks(report: RoundReport) -> list[str]:
     remarks = []
     if not report.estimate_in_interval:
         remarks.append(
-            "an estimate outside its interval is noise: intervals are cut to what is possible, unbiased estimates are "
-            "not; with more users both come together"
+            "unbiased estimates can be negative or exceed the total; intervals are clipped to possible values"
         )
     if report.capped:
         remarks.append(f"{report.capped:,} values above the largest were capped")
@@ -163,7 +184,7 @@ def _guarantee_table(report: RoundReport) -> Table:
 def _corruption_table(report: RoundReport) -> Table:
     final, trace = report.final, report.trace
     per_unit = " per unit of distance" if final.adjacency == "metric" else ""
-    table = _table("What the corrupt nodes could do")
+    table = _table("What the corrupt nodes learned")
     table.add_row("corrupt nodes", f"{', '.join(map(str, report.corrupt))} of {final.nodes}")
     if trace is not None:
         table.add_row("users traced", f"{trace.traced:,} of {trace.users:,} = {trace.traced_share:.0%}")
@@ -174,7 +195,27 @@ def _corruption_table(report: RoundReport) -> Table:
         table.add_row(
             "values guessed", f"{trace.success:.1%}  ({low:.1%} .. {high:.1%}, {trace.confidence:.0%} interval)"
         )
-        table.add_row("without any message", f"{trace.baseline:.1%}, always the most frequent value")
+        table.add_row("baseline", f"{trace.baseline:.1%}, always guessing the most frequent value")
+    return table
+
+
+def _traced_table(report: RoundReport, people: Sequence[TracedPerson], total: int) -> Table:
+    table = _table("Who sent what, from the logs of the corrupt nodes")
+    table.show_header = True
+    table.add_column("credential")
+    headings = ["sent", "most likely value"]
+    if people[0].value is not None:
+        headings.append("true value [dim](simulation only)[/dim]")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for person in people:
+        row = [person.credential[:16], str(person.sent), escape(report.value_name(person.guess))]
+        if person.value is not None:
+            row.append(escape(report.value_name(person.value)))
+        table.add_row(*row)
+    if total > len(people):
+        table.caption = f"and {total - len(people):,} more, in {TRACED}"
+        table.caption_justify = "left"
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDo
 from shuffledp_core.keys import read_roster, read_signed
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.vocabulary import ROUND_ID
-from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.report import RoundReport, TracedPerson
 from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result
 from shuffledp_ops.rounds.saving import LATEST
 
@@ -58,6 +59,10 @@ class _Trusted:
 @dataclass(frozen=True)
 class SavedTrace:
     """Result of an attack, as `report.json` has it; fields as in `TraceOutcome`."""
+
+    def people(self) -> Iterator[TracedPerson]:
+        """No one: `report.json` has counts only."""
+        return iter(())
 
     users: int
     traced_share: float

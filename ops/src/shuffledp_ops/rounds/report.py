@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,24 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.estimates import Estimate
 
 
+class TracedPerson(NamedTuple):
+    """One person all of whose messages were traced.
+
+    `sent` is the randomised answer, `guess` the most likely value given it, `value` the true one
+    (known only in a simulation).
+    """
+
+    credential: str
+    sent: int
+    guess: int
+    value: int | None
+
+
 class TraceOutcome(Protocol):
     """Result of an attack with the logs of corrupt nodes; `shuffledp_adversary.tracing` carries it out."""
+
+    def people(self) -> Iterator[TracedPerson]:
+        """Everyone who was traced, in the order in which node 1 accepted them."""
 
     @property
     def users(self) -> int:
@@ -93,6 +110,10 @@ class RoundReport:
             return self.labels[symbol]
         capped = self.capped > 0 and symbol == len(self.estimate.values) - 1
         return f"≥ {symbol}" if capped else str(symbol)
+
+    def value_name(self, value: int) -> str:
+        """Name of a person's value: that of the symbol in a histogram, else the number."""
+        return str(value) if self.is_sum else self.label(value)
 
     @property
     def estimate_in_interval(self) -> bool:

@@ -1,6 +1,6 @@
-"""A round in sentences: what was asked, what is guaranteed, and while what holds. Pure, plain text.
+"""A round in sentences: the question, the guarantee and its assumptions. Pure, plain text.
 
-Numbers err towards caution: a factor is rounded up.
+Numbers err on the side of caution: factors are rounded up.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_ops.rounds.report import RoundReport
 
 LARGEST_FACTOR: Final = 1e6
-"""Beyond it a factor says nothing to anybody."""
+"""Larger factors are written as powers of e."""
 
 _UP: Final = Context(prec=3, rounding=ROUND_CEILING)
 
 
 def question(report: RoundReport) -> str:
-    """What was asked, of whom."""
+    """The question and the possible values."""
     of = f" of “{report.column}”" if report.column else ""
     largest = report.final.mechanism.domain - 1
     if report.is_sum:
@@ -30,47 +30,49 @@ def question(report: RoundReport) -> str:
 
 
 def promise(final: Certificate) -> str:
-    """What is guaranteed while a node is honest, in one sentence."""
+    """The guarantee while at least one node is honest, in one sentence."""
     if final.epsilon.certified is None:
-        return "For this round no finite guarantee is known, even while a node is honest."
+        return "No finite guarantee is known for this round, even if a node is honest."
     return (
-        f"While one of the {final.nodes:,} nodes is honest, whatever anybody concludes about a person from this round "
-        f"is {_compared(final.epsilon.certified, final)}{_plus(final.delta)}."
+        f"While at least one of the {final.nodes:,} nodes is honest, "
+        f"{_likelihood(final.epsilon.certified, final, 'any outcome of this round')}{_apart(final.delta)}."
     )
 
 
 def promise_without_nodes(final: Certificate) -> str:
-    """What is left when every node is corrupt, in one sentence."""
+    """The guarantee that remains if every node is corrupt, in one sentence."""
     local = final.corrupted
     if local.epsilon is None:
-        return "When every node is corrupt nothing is left: then the others' noise no longer protects anybody."
+        return "If every node is corrupt no guarantee remains: only the noise of others protected each person."
     return (
-        "When every node is corrupt, what is left is the noise that each device adds by itself: then it is "
-        f"{_compared(local.epsilon, final)}{_plus(local.delta)}."
+        "If every node is corrupt, only the noise that a device adds itself protects its value: then "
+        f"{_likelihood(local.epsilon, final, 'anything that the device sends')}{_apart(local.delta)}."
     )
 
 
 def honest(final: Certificate) -> tuple[str, ...]:
-    """Who had to be honest for the first promise; one line each."""
+    """The trust assumptions of `promise`, one line each."""
     route = ", ".join(final.route)
-    made_up = f"or be made up by {final.route[0]}, which takes them in"
+    others = f"or be fabricated by {final.route[0]}, which accepts submissions"
     if final.verified:
-        made_up = "each with a credential: no node can make anybody up, nor leave out or exchange whom the list names"
+        others = "each with a credential: no node can fabricate reports, or omit or replace those of listed people"
     return (
-        f"one of the {final.nodes:,} nodes, whichever it is: {route}",
-        f"the people behind {final.honest:,} of the {final.users:,} reports; the other {final.users - final.honest:,} "
-        f"may come from whoever is curious, {made_up}",
-        "nobody else: neither the analyst nor the accountant needs to be trusted with anybody's value",
+        f"at least one of the {final.nodes:,} nodes, no matter which: {route}",
+        f"the senders of {final.honest:,} of the {final.users:,} reports; the other "
+        f"{final.users - final.honest:,} may come from colluding people, {others}",
+        "no other party: neither the analyst nor the accountant is trusted with anyone's value",
     )
 
 
-def _compared(epsilon: float, final: Certificate) -> str:
-    reach, most = final.mechanism.domain - 1, f"at most {factor(epsilon)} times as likely as it would be"
+def _likelihood(epsilon: float, final: Certificate, outcome: str) -> str:
+    likely = f"makes {outcome} at most {factor(epsilon)} times as likely"
     if final.adjacency is Adjacency.METRIC:
-        units = f", and so on by the same factor for each unit up to {final.max_distance:,}"
-        return f"{most} had the person held a value 1 away{'' if final.max_distance == 1 else units}"
-    other = "any other value" if final.max_distance >= reach else f"a value up to {final.max_distance:,} away"
-    return f"{most} had the person held {other}"
+        further = f", with the same factor again for each further unit up to {final.max_distance:,}"
+        units = "" if final.max_distance == 1 else further
+        return f"changing one person's value by 1 {likely}{units}"
+    whole_domain = final.max_distance >= final.mechanism.domain - 1
+    change = "" if whole_domain else f" by at most {final.max_distance:,}"
+    return f"changing one person's value{change} {likely}"
 
 
 def factor(epsilon: float) -> str:
@@ -81,9 +83,9 @@ def factor(epsilon: float) -> str:
     return f"{_UP.create_decimal(Decimal(math.nextafter(math.exp(epsilon), math.inf))):,f}"
 
 
-def _plus(delta: float) -> str:
+def _apart(delta: float) -> str:
     if delta == 0:
         return ""
     inverse = 1 / delta
     plain = abs(inverse - round(inverse)) < 1e-6 * inverse
-    return f", plus a chance of {f'1 in {round(inverse):,}' if plain else f'{delta:g}'}"
+    return f", apart from a probability of {f'1 in {round(inverse):,}' if plain else f'{delta:g}'}"
