@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -54,12 +55,17 @@ def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
             yield from _commands(command, below)
 
 
+def _marked(words: str) -> str:
+    """The text with options as code: `--view` would otherwise be typeset with an en dash."""
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z0-9-]*)", r"`\1`", words)
+
+
 def _described(command: Any, context: typer.Context) -> Iterator[str]:
-    yield f"{command.help}\n"
+    yield f"{_marked(command.help)}\n"
     if not hasattr(command, "list_commands"):
         yield f"    {context.command_path} {' '.join(command.collect_usage_pieces(context))}\n"
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record and parameter.name not in EVERYWHERE:
-            yield f"* `{record[0]}`: {record[1].replace('  [', ' [')}"
+            yield f"* `{record[0]}`: {_marked(record[1].replace('  [', ' ['))}"
     yield ""

@@ -40,7 +40,7 @@ def serve(
     *,
     _: VersionOption = False,
 ) -> None:
-    """Calibrates, certifies, and keeps the privacy budget."""
+    """Run the accountant, which certifies rounds and keeps the privacy budget."""
     settings = load_config(config, AccountantConfig)
     configure_logs(settings.log_level)
     roster = load_roster(settings.roster, settings.root_key, settings.state)

@@ -48,7 +48,7 @@ def _run(
     *,
     _: VersionOption = False,
 ) -> None:
-    """Runs the analyst: opens rounds, reads the shuffled messages, publishes results."""
+    """Run the analyst, which opens rounds, reads the shuffled messages and publishes results."""
     settings = load_config(config, AnalystConfig)
     configure_logs(settings.log_level)
     lock = claim_state(settings.state)  # a second analyst would declare this one's open rounds failed

@@ -62,7 +62,7 @@ def submit(
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and verify it.")] = False,
 ) -> None:
-    """Verify the round (without --round: one that is open now), randomise, seal and submit."""
+    """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
     device, number = _device(config), _parse_value(value)
 
     async def run() -> None:
@@ -82,23 +82,24 @@ def verify(
     config: ConfigOption,
     round_id: RoundOption = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result if it is not there yet.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result if it is not published yet.")] = False,
 ) -> None:
-    """Check that your messages are on the published board, unchanged (without --round: the one that waits)."""
+    """Check that your messages are on the published board, unchanged (default: the pending round)."""
     device = _device(config)
     _report(asyncio.run(device.verify(round_id or device.only_round(), wait=wait)))
 
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The device's bundle, as `shuffledp keys enrol` made it.")],
+    file: Annotated[Path, typer.Argument(help="The device's bundle, as written by `shuffledp keys enrol`.")],
     folder: Annotated[Path, typer.Argument(help="A new or empty folder; with --renew, the device's own.")],
     *,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Only roster and TLS pair, of a later bundle of the same device.")
+        bool,
+        typer.Option("--renew", help="Update only the roster and TLS pair, from a later bundle of the same device."),
     ] = False,
 ) -> None:
-    """Makes a device's folder from its bundle, and shows the policy it starts with."""
+    """Create a device's folder from its bundle, and show its initial policy."""
     bundle = read_bundle(file)
     if renew:
         roster = renew_device(bundle, folder)
@@ -120,9 +121,11 @@ def evidence(
     out: Annotated[Path, typer.Option("--out", help="A new folder for evidence.json and board.bin.")],
     round_id: RoundOption = None,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the report is written down.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation before the report is written.")
+    ] = False,
 ) -> None:
-    """Write evidence that messages with a receipt are missing on the board. It reveals your randomised report."""
+    """Write evidence that messages with a receipt are missing from the board. It reveals your randomised report."""
     device = _device(config)
     bundle, board = asyncio.run(device.evidence(round_id or device.only_round()))
     if not yes:
@@ -138,11 +141,13 @@ def evidence(
 
 @app.command("check-evidence")
 def check_evidence_(
-    folder: Annotated[Path, typer.Argument(help="With evidence.json and board.bin.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with evidence.json and board.bin.")],
     roster: Annotated[Path, typer.Option("--roster", help="The deployment's signed roster.")],
-    root_key: Annotated[str, typer.Option("--root-key", help="Its root key, in hex, from a source that you trust.")],
+    root_key: Annotated[
+        str, typer.Option("--root-key", help="The deployment's root key in hex, from a source that you trust.")
+    ],
 ) -> None:
-    """Check somebody's evidence against roster and board. No keys and no network are needed."""
+    """Check a user's evidence against roster and board. Needs no keys and no network."""
     bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
     trusted = read_roster(roster, root_key)
     # The folder may be anybody's: only a manifest that the analyst signed says how much of it is read.

@@ -21,20 +21,24 @@ class Form(StrEnum):
 @app.command()
 def reproduce(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Tables and figures, such as 000-t1.")
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of tables and figures, such as 000-t1.")
     ] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All of them, and an index page.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Lists them, and runs nothing.")] = False,
-    quick: Annotated[bool, typer.Option(help="Fewer points and runs.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Folder of the papers' data files; default: made-up ones.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the CSV files and pictures.")] = Path("out/experiments"),
-    seed: Annotated[int, typer.Option(min=0, help="Of every simulated number.")] = 1,
-    runs: Annotated[int | None, typer.Option(min=2, help="Simulated runs, in place of each experiment's own.")] = None,
-    exact_sampler: Annotated[bool, typer.Option(help="Also repeats a part with the clients' integer sampler.")] = False,
-    form: Annotated[Form, typer.Option("--format", help="What is printed.")] = Form.TEXT,
+    everything: Annotated[bool, typer.Option("--all", help="Reproduce all of them, and write an index page.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List all ids and run nothing.")] = False,
+    quick: Annotated[bool, typer.Option(help="Use fewer points and runs.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the papers' data files; default: synthetic data.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV files and figures.")] = Path("out/experiments"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all simulations.")] = 1,
+    runs: Annotated[
+        int | None, typer.Option(min=2, help="Number of simulated runs, instead of each experiment's own.")
+    ] = None,
+    exact_sampler: Annotated[bool, typer.Option(help="Also repeat a part with the clients' integer sampler.")] = False,
+    form: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.TEXT,
 ) -> None:
-    """Draws the papers' tables and figures again, and judges each published number by what is true."""
+    """Reproduce the papers' tables and figures, and check every published number."""
     from shuffledp_core.errors import UsageError
     from shuffledp_experiments.registry import experiment, experiments
     from shuffledp_experiments.reporting import report, show_list

@@ -11,16 +11,16 @@ import typer
 from shuffledp_labs.teaching import app as teaching
 
 app = typer.Typer()
-lab_app = typer.Typer(no_args_is_help=True, help="Ten labs of a course: predict, attack, write the defence, explain.")
+lab_app = typer.Typer(no_args_is_help=True, help="A course of ten labs: predict, attack, write the defence, explain.")
 app.add_typer(lab_app, name="lab")
 
 Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
-Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or this folder itself.")]
+Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")]
 
 
 @lab_app.command("list")
 def list_labs() -> None:
-    """Lists the labs, with level and minutes."""
+    """List the labs with their level and duration."""
     from rich.console import Console
     from rich.table import Table
 
@@ -37,9 +37,9 @@ def start(
     lab: Number,
     *,
     student: Annotated[str, typer.Option(help="Your name or number in the course.")] = "",
-    folder: Annotated[Path | None, typer.Option(help="The folder to make; default: lab-N here.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder to create; default: lab-N here.")] = None,
 ) -> None:
-    """Makes a folder with the handout, a file to fill in, and a prediction to make."""
+    """Create a folder with the handout, a program to complete, and predictions to make."""
     from shuffledp_labs.installed import lab as lab_of
     from shuffledp_labs.teaching import starting
 
@@ -50,7 +50,7 @@ def start(
 
 @lab_app.command()
 def run(lab: Number, *, folder: Folder = None) -> None:
-    """Runs the lab's system with your code in it, and draws a picture."""
+    """Run the lab's system with your code in it, and draw a figure."""
     from shuffledp_labs.teaching.practice import show
 
     typer.echo(f"the picture: {show(lab, folder, typer.echo)}")
@@ -60,13 +60,13 @@ def run(lab: Number, *, folder: Folder = None) -> None:
 def check(
     lab: Number,
     *,
-    step: Annotated[str | None, typer.Option(help="Only the checks of this step, and what they need.")] = None,
+    step: Annotated[str | None, typer.Option(help="Run only the checks of this step and their prerequisites.")] = None,
     system: Annotated[
-        bool, typer.Option("--system/--no-system", help="With the checks that start a real system.")
+        bool, typer.Option("--system/--no-system", help="Include the checks that start a real system.")
     ] = True,
     folder: Folder = None,
 ) -> None:
-    """Says what your program does right, with points; every run draws a fresh instance."""
+    """Check and grade your program; every run draws a fresh instance."""
     from shuffledp_labs.teaching.practice import check as check_lab
 
     check_lab(lab, folder, step, system=system)

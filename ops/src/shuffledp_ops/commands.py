@@ -25,29 +25,37 @@ def round_(
     keys: Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")],
     *,
     mechanism: Mechanism,
-    max_value: Annotated[int, typer.Option(min=1, help="Values are whole numbers from 0 to this.")],
-    min_reports: Annotated[int, typer.Option(min=1, help="Fewer: the round ends without an answer.")],
-    max_reports: Annotated[int, typer.Option(min=1, help="The round closes when this many have arrived.")],
+    max_value: Annotated[int, typer.Option(min=1, help="Largest value; values are integers from 0.")],
+    min_reports: Annotated[int, typer.Option(min=1, help="With fewer reports the round ends without an answer.")],
+    max_reports: Annotated[
+        int, typer.Option(min=1, help="The round closes as soon as this many reports have arrived.")
+    ],
     epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")],
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
-    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
-    colluding: Annotated[
-        int | None, typer.Option(min=0, help="Users the guarantee does not count on; default: 5 % of --min-reports.")
+    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring values.")] = Adjacency.STANDARD,
+    max_distance: Annotated[
+        int | None, typer.Option(min=1, help="Largest change of a value that the guarantee covers; default: any.")
     ] = None,
-    population: Annotated[str, typer.Option(help="Whom to ask.")] = "demo",
-    question: Annotated[int, typer.Option(min=0, help="Number of a question whose response devices keep.")] = 0,
-    route: Annotated[list[str] | None, typer.Option(help="Nodes in order; repeatable; default: all.")] = None,
+    colluding: Annotated[
+        int | None, typer.Option(min=0, help="Assumed number of colluding users; default: 5% of --min-reports.")
+    ] = None,
+    population: Annotated[str, typer.Option(help="Population to ask.")] = "demo",
+    question: Annotated[
+        int, typer.Option(min=0, help="Question number for mechanisms with memoised responses (RAPPOR).")
+    ] = 0,
+    route: Annotated[
+        list[str] | None, typer.Option(help="Node of the route, in order; repeatable; default: all nodes.")
+    ] = None,
     suite: Suite = DEFAULT_SUITE,
     mix: Mixing = Mix.PLAIN,
-    open_seconds: Annotated[float, typer.Option(help="Submissions are taken for so long.")] = 600.0,
+    open_seconds: Annotated[float, typer.Option(help="How long submissions stay open, in seconds.")] = 600.0,
     allow_corrupt: Annotated[
-        bool, typer.Option("--allow-corrupt", help="Laboratories only: nodes may write down who sent what.")
+        bool, typer.Option("--allow-corrupt", help="Laboratories only: allow nodes that record who sent what.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the round's documents and picture.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path("out"),
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Runs one round on a deployment: opens it, follows it, prints the answer."""
+    """Run one round on a deployment: open it, follow it, print the answer."""
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
     from shuffledp_core.mechanisms import MECHANISMS
@@ -82,7 +90,7 @@ def round_(
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a saved round.")] = Path("out/latest"),
 ) -> None:
-    """Makes a saved round's page, report.html, again: from its signed documents, each of them verified."""
+    """Regenerate a saved round's report.html from its signed documents, after verifying each of them."""
     from shuffledp_ops.rounds.reporting import run_report_command
 
     run_report_command(folder)
@@ -93,23 +101,28 @@ def console(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="A deployment's key folder (roster.json, root.pub, operator/ or viewer/), or saved rounds."
+            help="A deployment's key folder (roster.json, root.pub, operator/ or viewer/), or a folder of saved rounds."
         ),
     ] = Path("out"),
     *,
     operate: Annotated[
-        bool, typer.Option("--operate", help="Also open and end rounds, from the link that is printed.")
+        bool, typer.Option("--operate", help="Also allow opening and ending rounds, through the link that is printed.")
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8765,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Name that browsers know it by, besides localhost; repeatable.")
+        list[str] | None,
+        typer.Option(help="Host name under which browsers reach the console, besides localhost; repeatable."),
     ] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file; for https.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file, unencrypted.")] = None,
-    plaintext: Annotated[bool, typer.Option("--plaintext", help="Without TLS also where others can reach it.")] = False,
+    tls_certificate: Annotated[Path | None, typer.Option(help="TLS certificate, a PEM file.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate, an unencrypted PEM file.")
+    ] = None,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="Serve without TLS even if other machines can connect.")
+    ] = False,
 ) -> None:
-    """Serves a live page of a deployment, or of saved rounds: progress, budgets, answers. Read-only by default."""
+    """Serve web pages about a deployment or saved rounds: progress, budgets, answers. Read-only by default."""
     try:
         from shuffledp_ops.console.command import Listening, run_console_command
     except ModuleNotFoundError as error:

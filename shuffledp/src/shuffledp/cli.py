@@ -97,7 +97,7 @@ def _options(
 
 
 def _add_missing() -> None:
-    """Adds, in place of our commands that are not installed, a word on how to get them."""
+    """Add placeholders for commands that are not installed, which say how to install them."""
     installed = {point.name for point in offered("shuffledp.commands")}
     for extra, names in EXTRAS.items():
         if extra not in installed:

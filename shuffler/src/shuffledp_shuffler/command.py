@@ -33,14 +33,14 @@ def serve(
         Path | None,
         typer.Option(
             metavar="LOG",
-            help="Laboratories only: also write who sent what into this folder, and say so in every round.",
+            help="Laboratories only: record who sent what in this folder, and declare it in every round.",
         ),
     ] = None,
     _: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """One mix node of a shuffledp deployment."""
+    """Run one mix node of a deployment."""
     loaded = load_config(config, NodeConfig)
     if corrupt is not None:  # said aloud whatever the log level is
         say_error(f"shuffledp-shuffler: CORRUPT NODE: {loaded.name} writes who sent what to {corrupt}")

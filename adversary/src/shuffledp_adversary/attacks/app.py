@@ -17,7 +17,7 @@ from shuffledp_adversary.attacks.installed import attack_named, summaries
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.attack import Attack
 
-Plot = Annotated[Path | None, typer.Option("--plot", help="Also draw the curve into this file (.png, .svg or .pdf).")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Also plot the curve into this file (.png, .svg or .pdf).")]
 
 
 class InstalledAttacks(NamedCommands):
@@ -60,13 +60,13 @@ class InstalledAttacks(NamedCommands):
 
 
 attack_app = typer.Typer(
-    cls=InstalledAttacks, help="Attacks that really try, each measured against a claim.", no_args_is_help=True
+    cls=InstalledAttacks, help="Real attacks, each measured against a claim.", no_args_is_help=True
 )
 
 
 @attack_app.command("list")
 def list_attacks(output: Format = OutputFormat.TEXT) -> None:
-    """Every attack with what it does."""
+    """List all attacks with a summary of each."""
     from shuffledp.commands.respond import print_json
 
     found = summaries()

@@ -45,5 +45,5 @@ def whole_number(words: str) -> Any:
 USERS: Final = whole_number("Simulated users.")
 TRIALS: Final = whole_number("Trials with each of two neighbouring datasets.")
 CONFIDENCE: Final = Annotated[
-    float, typer.Option(parser=real, metavar="NUMBER", help="Of the intervals, above 0 and below 1.")
+    float, typer.Option(parser=real, metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1.")
 ]

@@ -291,13 +291,19 @@ ATTACK: Final = Attack(
         "epsilon": Annotated[float, typer.Option(help="Target ε of the round, in nats.")],
         "delta": Annotated[float, typer.Option(help="Target δ.")],
         "max_value": Annotated[int, typer.Option(min=1, help="Values above are capped.")],
-        "nodes": Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")],
+        "nodes": Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")],
         "corrupt": Annotated[
-            str | None, typer.Option(help="Corrupt nodes, whose logs are used; default: all.", metavar="I,J")
+            str | None, typer.Option(help="Corrupt nodes, whose logs the attack uses; default: all.", metavar="I,J")
         ],
-        "round_folder": Annotated[Path | None, typer.Option(help="Attack this earlier round, out/<round>.")],
-        "logs": Annotated[Path | None, typer.Option(help="Its logs, if they lie elsewhere.")],
-        "local_trials": Annotated[int, typer.Option(help="Answers per value for the ε of one user alone; 0: none.")],
+        "round_folder": Annotated[
+            Path | None, typer.Option(help="Attack this saved round, out/<round>, instead of a new one.")
+        ],
+        "logs": Annotated[
+            Path | None, typer.Option(help="Folder with the saved round's logs, if it is not in the round's folder.")
+        ],
+        "local_trials": Annotated[
+            int, typer.Option(help="Answers per value for the audit of a single user's ε; 0 disables it.")
+        ],
         "confidence": CONFIDENCE,
     },
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 audit_app = typer.Typer(
     cls=NamedCommands,
-    help="Measure the privacy that is really there. Exit code 1 when a claim is broken.",
+    help="Measure the real privacy loss by experiment. Exit code 1 if it breaks a claim.",
     no_args_is_help=True,
 )
 
@@ -75,25 +75,34 @@ Trials = Annotated[
     ),
 ]
 Confidence = Annotated[
-    float, typer.Option(parser=real, metavar="NUMBER", help="That a true claim is not called broken.")
+    float,
+    typer.Option(
+        parser=real,
+        metavar="NUMBER",
+        help="Confidence level: the probability that a true claim is not reported as broken.",
+    ),
 ]
 Distance = Annotated[
     int | None,
-    typer.Option(parser=whole, metavar="INTEGER", help="How far the value changes; default: the most covered."),
-]
-Values = Annotated[
-    tuple[int, int] | None, typer.Option(metavar="X Y", help="The changed user's two values, instead of a distance.")
-]
-Local = Annotated[bool, typer.Option("--local", help="Audit one user's own messages against ε_L: every node corrupt.")]
-Quick = Annotated[bool, typer.Option("--quick", help=f"1/{QUICK} of the trials, for a first look at a wider interval.")]
-OneByOne = Annotated[
-    bool,
     typer.Option(
-        "--one-by-one", help="Draw by the clients' own code, a value at a time, instead of in bulk by the same law."
+        parser=whole, metavar="INTEGER", help="Distance by which the value changes; default: the largest covered."
     ),
 ]
+Values = Annotated[
+    tuple[int, int] | None, typer.Option(metavar="X Y", help="The changed user's two values, instead of --distance.")
+]
+Local = Annotated[
+    bool, typer.Option("--local", help="Audit a single user's messages against ε_L, as if every node were corrupt.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help=f"Run 1/{QUICK} of the trials, for a quick estimate with a wider interval.")
+]
+OneByOne = Annotated[
+    bool,
+    typer.Option("--one-by-one", help="Sample with the clients' own code, one value at a time, instead of in bulk."),
+]
 ThroughMixnet = Annotated[
-    bool, typer.Option("--through-mixnet", help="A few rounds over real processes, by what they publish.")
+    bool, typer.Option("--through-mixnet", help="Audit what a few real rounds over processes publish.")
 ]
 
 

@@ -40,7 +40,7 @@ def run(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT."""
     try:
         from shuffledp_client.gateway.server import GatewayServer
     except ModuleNotFoundError as error:

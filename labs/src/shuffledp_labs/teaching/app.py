@@ -12,16 +12,15 @@ import typer
 from shuffledp.commands.options import Format, OutputFormat
 
 Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
-Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or this folder itself.")]
+Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")]
 Result = Annotated[
-    Path | None, typer.Option(help="A result.json, such as one of `lab grade`; default: that of the last `lab check`.")
+    Path | None,
+    typer.Option(help="A result.json, for instance from `lab grade`; default: that of the last `lab check`."),
 ]
-Key = Annotated[Path | None, typer.Option(help="The course's key (`lab course init`).")]
-System = Annotated[
-    bool, typer.Option("--system/--no-system", help="With the checks that start a real system, or without.")
-]
+Key = Annotated[Path | None, typer.Option(help="The course's key, from `lab course init`.")]
+System = Annotated[bool, typer.Option("--system/--no-system", help="Include the checks that start a real system.")]
 
-course_app = typer.Typer(no_args_is_help=True, help="A course: its key and its plan.")
+course_app = typer.Typer(no_args_is_help=True, help="Manage a course's key and schedule.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,9 +35,9 @@ def report(
     *,
     folder: Folder = None,
     result: Result = None,
-    to: Annotated[Path | None, typer.Option(help="The file to write; default: report.html in the folder.")] = None,
+    to: Annotated[Path | None, typer.Option(help="File to write; default: report.html in the folder.")] = None,
 ) -> None:
-    """Writes one HTML file: predictions beside results, picture, code, explanations, points."""
+    """Write one HTML file with predictions and results, figure, code, explanations and points."""
     from shuffledp_labs.teaching.reporting import write_report
 
     typer.echo(write_report(lab, folder, result, to))
@@ -49,9 +48,9 @@ def viva(
     *,
     folder: Folder = None,
     result: Result = None,
-    answers: Annotated[bool, typer.Option("--answers", help="Say what to listen for, too.")] = False,
+    answers: Annotated[bool, typer.Option("--answers", help="Also print what a good answer contains.")] = False,
 ) -> None:
-    """Asks three questions about a student's own run and own code."""
+    """Print three oral-exam questions about a student's own run and code."""
     from shuffledp_labs.teaching.reporting import viva_of
 
     for number, question in enumerate(viva_of(lab, folder, result), start=1):
@@ -62,7 +61,7 @@ def viva(
 
 
 def doctor(*, output: Format = OutputFormat.TEXT) -> None:
-    """Says whether this machine can do the labs, and what to mend."""
+    """Check whether this machine can run the labs, and what to fix."""
     from shuffledp_labs.teaching.doctor import examine, show
 
     if not show(tuple(examine(Path())), as_json=output is OutputFormat.JSON):
@@ -72,20 +71,23 @@ def doctor(*, output: Format = OutputFormat.TEXT) -> None:
 def grade(
     lab: Number,
     *,
-    submissions: Annotated[Path, typer.Option(help="A folder with a folder for each student, named by it.")],
+    submissions: Annotated[Path, typer.Option(help="Folder with one subfolder per student, named after the student.")],
     key: Key = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("graded"),
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions at a time.")] = 2,
-    replay: Annotated[str | None, typer.Option(help="Repeat the instance of this nonce, beside the results.")] = None,
-    student: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what is graded and has not changed.")] = False,
-    reports: Annotated[bool, typer.Option("--reports", help="Also a report.html of each.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("graded"),
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions to grade in parallel.")] = 2,
+    replay: Annotated[
+        str | None, typer.Option(help="Regrade with the instance of this nonce, in a separate result.")
+    ] = None,
+    student: Annotated[list[str] | None, typer.Option(help="Grade only this student; repeatable.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also regrade submissions that have not changed.")] = False,
+    reports: Annotated[bool, typer.Option("--reports", help="Also write a report.html per student.")] = False,
     unconfined: Annotated[
-        bool, typer.Option("--unconfined", help="Even without a sandbox: others' programs then have your rights.")
+        bool,
+        typer.Option("--unconfined", help="Grade without a sandbox; students' programs then run with your privileges."),
     ] = False,
     system: System = True,
 ) -> None:
-    """Grades the submissions of a class: a table, and results.json for each student. Goes on where it broke off."""
+    """Grade a class: a table, and results.json per student. An interrupted run resumes."""
     from shuffledp_labs.teaching.class_grading import Asked, grade_class
 
     asked = Asked(lab, submissions, key, out, jobs, replay, tuple(student or ()), again, reports, unconfined, system)
@@ -106,20 +108,30 @@ def bundle(
     lab: Number,
     *,
     student: Annotated[
-        bool, typer.Option("--student", help="The folder of `lab start`, for a learning platform.")
+        bool, typer.Option("--student", help="Archive of the student's folder, for a learning platform.")
     ] = False,
-    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder that installs offline.")] = False,
-    classroom50: Annotated[bool, typer.Option("--classroom50", help="Autograder and template, for practice.")] = False,
-    actions: Annotated[bool, typer.Option("--actions", help="A repository with a workflow, for practice.")] = False,
-    to: Annotated[Path | None, typer.Option(help="The archive; default: lab-N-KIND.zip.")] = None,
+    gradescope: Annotated[
+        bool, typer.Option("--gradescope", help="A Gradescope autograder that installs offline.")
+    ] = False,
+    classroom50: Annotated[
+        bool, typer.Option("--classroom50", help="Autograder and template for Classroom 50, for practice.")
+    ] = False,
+    actions: Annotated[
+        bool, typer.Option("--actions", help="A repository with a GitHub Actions workflow, for practice.")
+    ] = False,
+    to: Annotated[Path | None, typer.Option(help="Archive to write; default: lab-N-KIND.zip.")] = None,
     key: Key = None,
-    wheels: Annotated[list[Path] | None, typer.Option(help="A folder with wheels; repeatable (make wheels).")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Only wheels of these folders.")] = False,
-    machine: Annotated[str, typer.Option(help="The processor that Gradescope's wheels are for.")] = "x86_64",
-    requirement: Annotated[str | None, typer.Option(help="What pip installs on GitHub; default: this version.")] = None,
+    wheels: Annotated[
+        list[Path] | None, typer.Option(help="Folder with wheels from `make wheels`; repeatable.")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Use only the wheels in these folders.")] = False,
+    machine: Annotated[str, typer.Option(help="Processor architecture of Gradescope's wheels.")] = "x86_64",
+    requirement: Annotated[
+        str | None, typer.Option(help="Requirement that pip installs on GitHub; default: this version.")
+    ] = None,
     system: System = True,
 ) -> None:
-    """Packs a lab for students, or for a grading service. No archive holds an instance or a solution."""
+    """Package a lab for students or for a grading service. No archive contains an instance or a solution."""
     from shuffledp_core.errors import UsageError
     from shuffledp_labs.teaching.bundles import Packing, pack
 
@@ -133,16 +145,17 @@ def bundle(
 
 @course_app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")] = Path("course"),
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("course"),
     *,
-    name: Annotated[str, typer.Option(help="Of the course.")] = "Shuffle model",
+    name: Annotated[str, typer.Option(help="Name of the course.")] = "Shuffle model",
     labs: Annotated[str, typer.Option(help="all, security, privacy, or numbers such as 1,3,7.")] = "all",
     first: Annotated[
-        dt.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first lab opens; default: today.")
+        dt.datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Date on which the first lab opens; default: today."),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=365, help="Between one lab and the next.")] = 7,
+    days: Annotated[int, typer.Option(min=1, max=365, help="Days between one lab and the next.")] = 7,
 ) -> None:
-    """Makes a course: a secret key (course.key), and a plan with dates (course.toml)."""
+    """Create a course: a secret key (course.key) and a schedule (course.toml)."""
     from shuffledp_labs.teaching.course import init_course, numbers_of, plan
 
     opens = (first or dt.datetime.now(dt.UTC)).date()
@@ -154,7 +167,7 @@ def init(
 
 @course_app.command("plan")
 def plan_(folder: Annotated[Path, typer.Argument(help="The course's folder.")] = Path("course")) -> None:
-    """Shows the labs of a course, with their dates."""
+    """Show the labs of a course with their dates."""
     from rich.console import Console
     from rich.table import Table
 

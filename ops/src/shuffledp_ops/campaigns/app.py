@@ -11,7 +11,7 @@ from shuffledp.commands.options import Format, NamedCommands, OutputFormat
 
 campaign_app = typer.Typer(
     cls=NamedCommands,
-    help="Questions that are asked again and again: planned, paid for and run as a whole.",
+    help="Series of rounds that are planned, budgeted and run as a whole.",
     no_args_is_help=True,
 )
 
@@ -20,7 +20,7 @@ File = Annotated[Path, typer.Argument(help="The campaign's TOML file; deploy/con
 
 @campaign_app.command()
 def plan(file: File, *, output: Format = OutputFormat.TEXT) -> None:
-    """What the whole campaign costs, and whether the ledger carries it: table and picture; nobody is asked anything."""
+    """Compute what the whole campaign costs and whether the budget covers it. Opens no round."""
     from shuffledp_ops.campaigns.commands import run_plan
 
     run_plan(file, as_json=output is OutputFormat.JSON)
@@ -31,13 +31,16 @@ def run(
     file: File,
     *,
     once: Annotated[
-        bool, typer.Option("--once/--until-done", help="Ask what is due now, for cron; or wait for every date.")
+        bool,
+        typer.Option(
+            "--once/--until-done", help="Run the rounds that are due now and exit (for cron), or wait for every date."
+        ),
     ] = False,
     go_on: Annotated[
-        bool, typer.Option("--go-on", help="Go on after a stop, or with the dates that a budget still carries.")
+        bool, typer.Option("--go-on", help="Resume after a stop, or run the dates that the remaining budget covers.")
     ] = False,
 ) -> None:
-    """Asks each question on its dates. Killed and started again, it goes on where it was, and asks nothing twice."""
+    """Run each question's rounds on their dates. After a crash, a new run resumes and opens no round twice."""
     from shuffledp_ops.campaigns.commands import run_campaign
 
     run_campaign(file, once=once, go_on=go_on)
@@ -45,7 +48,7 @@ def run(
 
 @campaign_app.command()
 def status(file: File, *, output: Format = OutputFormat.TEXT) -> None:
-    """Every date, and how it stands."""
+    """List every date of the campaign and its state."""
     from shuffledp_ops.campaigns.commands import run_status
 
     run_status(file, as_json=output is OutputFormat.JSON)

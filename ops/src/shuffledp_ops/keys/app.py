@@ -10,7 +10,7 @@ import typer
 FolderArgument = Annotated[Path, typer.Argument(help="The deployment's key folder, with enrolment/ and client/.")]
 keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
 
-PopulationOption = Annotated[str | None, typer.Option(help="Where; default: the only one there is.")]
+PopulationOption = Annotated[str | None, typer.Option(help="Population; default: the only one in the folder.")]
 
 
 @keys_app.command()
@@ -19,24 +19,29 @@ def enrol(
     names: Annotated[list[str] | None, typer.Argument(help="Names of the clients.")] = None,
     *,
     population: PopulationOption = None,
-    count: Annotated[int, typer.Option(min=0, max=100_000, help="Number of further clients, named by number.")] = 0,
-    prefix: Annotated[str, typer.Option(help="Prefix of the names of --count.")] = "device",
-    csv: Annotated[Path | None, typer.Option(help="Also those in the column `name` of this file.")] = None,
+    count: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Also enrol this many clients with numbered names.")
+    ] = 0,
+    prefix: Annotated[str, typer.Option(help="Prefix of the numbered names.")] = "device",
+    csv: Annotated[Path | None, typer.Option(help="Also enrol the names in the column `name` of this file.")] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36_500, help="The credentials end by then; default: never.")
+        int | None, typer.Option(min=1, max=36_500, help="Days until the credentials expire; default: never.")
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="TOML with [policy] and more of the devices' configuration, for their bundles.")
+        Path | None,
+        typer.Option(help="TOML file with device settings for the bundles, such as a policy table."),
     ] = None,
     address: Annotated[
-        list[str] | None, typer.Option(help="PARTY=HOST:PORT where devices outside find it; repeatable.")
+        list[str] | None, typer.Option(help="PARTY=HOST:PORT at which outside devices reach a party; repeatable.")
     ] = None,
-    broker: Annotated[str | None, typer.Option(help="HOST:PORT of the announcements, for devices.")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="HOST:PORT of the broker with the announcements, for devices.")
+    ] = None,
     gateway: Annotated[
-        str | None, typer.Option(help="HOST:PORT of an HTTPS gateway, for devices without gRPC.")
+        str | None, typer.Option(help="HOST:PORT of an HTTPS gateway, for devices that cannot use gRPC.")
     ] = None,
 ) -> None:
-    """Enrols new clients, each with a bundle for its device (clients/NAME.bundle); all of them or nobody."""
+    """Enrol clients and write a bundle for each device (clients/NAME.bundle). On an error, none is enrolled."""
     import datetime as dt
 
     from shuffledp_core.errors import UsageError
@@ -62,9 +67,9 @@ def enrol(
 @keys_app.command()
 def bundle(
     folder: FolderArgument,
-    names: Annotated[list[str] | None, typer.Argument(help="Of clients; default: all that are here.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of clients; default: all in the folder.")] = None,
 ) -> None:
-    """Makes bundles anew, with the present roster and TLS pair. On the device: shuffledp-client import --renew."""
+    """Write new bundles with the current roster and TLS pair. Import them with shuffledp-client import --renew."""
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 
@@ -75,11 +80,11 @@ def bundle(
 @keys_app.command()
 def withdraw(
     folder: FolderArgument,
-    who: Annotated[list[str], typer.Argument(help="Clients of the folder, or credentials (64 hex digits).")],
+    who: Annotated[list[str], typer.Argument(help="Names of clients in the folder, or credentials (64 hex digits).")],
     *,
     population: PopulationOption = None,
 ) -> None:
-    """Withdraws credentials: the next signed list, for every node that takes submissions."""
+    """Withdraw credentials: write the next signed list, for every node that accepts submissions."""
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 
@@ -95,16 +100,18 @@ def withdraw(
 def init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
     *,
-    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
-    host: Annotated[str, typer.Option(help="Host of every address.")] = "127.0.0.1",
-    first_port: Annotated[int, typer.Option(min=1, max=65000, help="node-1's port; the others follow.")] = 7001,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
+    host: Annotated[str, typer.Option(help="Host of all addresses.")] = "127.0.0.1",
+    first_port: Annotated[
+        int, typer.Option(min=1, max=65000, help="Port of node-1; the other parties use the next ports.")
+    ] = 7001,
     address: Annotated[
         list[str] | None, typer.Option(help="PARTY=HOST:PORT instead of --host and --first-port; repeatable.")
     ] = None,
     population: Annotated[str, typer.Option(help="Name of the population.")] = "demo",
-    client: Annotated[list[str] | None, typer.Option(help="Also enrol a client with this name; repeatable.")] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Also enrol a client of this name; repeatable.")] = None,
 ) -> None:
-    """Makes a development PKI: roster, identities, TLS, enrolment key, and clients."""
+    """Create a deployment's keys: roster, identities, TLS, enrolment key and clients."""
     from shuffledp_core.addresses import is_address
     from shuffledp_core.errors import UsageError
     from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
@@ -124,7 +131,7 @@ def init(
 
 @keys_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
-    """Shows the parties of a deployment, fingerprints, and when each TLS certificate ends. Shows no secret."""
+    """Show a deployment's parties, fingerprints and the expiry of each TLS certificate. Shows no secret."""
     import datetime as dt
 
     from rich.console import Console
@@ -140,12 +147,14 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
     *,
     party: Annotated[
-        list[str] | None, typer.Option(help="Only this one; a party, client, operator, viewer or gateway; repeatable.")
+        list[str] | None, typer.Option(help="Renew only this party, client, operator, viewer or gateway; repeatable.")
     ] = None,
-    authority: Annotated[bool, typer.Option("--authority", help="Also a new TLS authority and roster.")] = False,
-    roster: Annotated[bool, typer.Option("--roster", help="The next roster, for another year, and no TLS.")] = False,
+    authority: Annotated[bool, typer.Option("--authority", help="Also create a new TLS authority and roster.")] = False,
+    roster: Annotated[
+        bool, typer.Option("--roster", help="Only issue the next roster, valid for another year.")
+    ] = False,
 ) -> None:
-    """New TLS keys and certificates, for everybody or some, or a new roster; all of it or, after an error, nothing."""
+    """Renew TLS keys and certificates, or the roster. On an error, nothing changes."""
     from shuffledp_ops.keys import renewal
 
     done = renewal.renew(folder, party or [], new_authority=authority, new_roster=roster)

@@ -10,7 +10,7 @@ import typer
 from shuffledp.commands.options import Format, NamedCommands, OutputFormat
 
 results_app = typer.Typer(
-    cls=NamedCommands, help="Rounds that are over, asked of the analyst and verified.", no_args_is_help=True
+    cls=NamedCommands, help="Finished rounds, fetched from the analyst and verified.", no_args_is_help=True
 )
 
 Keys = Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")]
@@ -20,10 +20,10 @@ Keys = Annotated[Path, typer.Argument(help="The deployment's key folder (roster.
 def list_(
     keys: Keys,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="Number of rounds, from the newest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rounds to list.")] = 20,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """The analyst's rounds, newest first: by its word, nothing is verified here."""
+    """List the analyst's rounds, newest first. Unverified."""
     from shuffledp_ops.results.commands import run_list
 
     run_list(keys, limit, as_json=output is OutputFormat.JSON)
@@ -32,12 +32,14 @@ def list_(
 @results_app.command()
 def show(
     keys: Keys,
-    round_id: Annotated[str | None, typer.Argument(metavar="[ROUND]", help="Default: the newest published.")] = None,
+    round_id: Annotated[
+        str | None, typer.Argument(metavar="[ROUND]", help="Round to show; default: the newest published one.")
+    ] = None,
     *,
-    out: Annotated[Path | None, typer.Option(help="Also leave documents and picture in this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the report and documents into this folder.")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """A round's answer and guarantee, with both certificates verified and computed again."""
+    """Show a round's answer and guarantee, after verifying and recomputing both certificates."""
     from shuffledp_ops.results.commands import run_show
 
     run_show(keys, round_id, out, as_json=output is OutputFormat.JSON)
@@ -47,12 +49,12 @@ def show(
 def export(
     keys: Keys,
     *,
-    to: Annotated[Path, typer.Option(help="The file: .json, .csv or .parquet.")],
+    to: Annotated[Path, typer.Option(help="File to write: .json, .csv or .parquet.")],
     round_ids: Annotated[
-        list[str] | None, typer.Option("--round", help="This round; repeatable; default: all that are published.")
+        list[str] | None, typer.Option("--round", help="Export this round; repeatable; default: all published rounds.")
     ] = None,
 ) -> None:
-    """Verified answers as one table: a row for each sum, or each value of a histogram."""
+    """Export verified answers as one table, with one row per sum or per value of a histogram."""
     from shuffledp_ops.results.commands import run_export
 
     run_export(keys, to, round_ids or [])

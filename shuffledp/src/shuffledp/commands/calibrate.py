@@ -47,7 +47,7 @@ def calibrate(
     output: Format = OutputFormat.TEXT,
     plot: Plot = None,
 ) -> None:
-    """The mechanism of that kind with the least error that keeps (ε, δ), and its certificate."""
+    """Find the mechanism of this kind with the least error that satisfies (ε, δ), and certify it."""
     from shuffledp.commands import targets
     from shuffledp.commands.respond import respond
     from shuffledp.progress import working

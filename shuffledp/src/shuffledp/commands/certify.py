@@ -25,7 +25,9 @@ from shuffledp.commands.options import (
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
 
-certify_app = typer.Typer(help="What a mechanism guarantees, from both sides of the truth.", no_args_is_help=True)
+certify_app = typer.Typer(
+    help="Compute a mechanism's guarantee: a proved upper bound and an attained lower bound.", no_args_is_help=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def local(
     shown: Presentation,
     other: OtherWords,
 ) -> None:
-    """Any local randomiser, shuffled: with ε0, and nothing else is known of it, or with the matrix of its chances."""
+    """Any local randomiser with shuffling, given its ε0 only, or the matrix of its probabilities."""
     from shuffledp.commands import questions, respond
 
     respond.respond(questions.question(questions.local(epsilon0, matrix), scenario), shown, other)
@@ -80,7 +82,7 @@ def local(
 def one_bit_local(
     *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
 ) -> None:
-    """One bit per user for a mean, in the local model (max-value 1: binary randomised response)."""
+    """A mean from one bit per user in the local model (--max-value 1: binary randomised response)."""
     from shuffledp.commands import questions, respond
 
     respond.respond(
@@ -93,7 +95,7 @@ def one_bit_local(
 def laplace_mean(
     *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
 ) -> None:
-    """Laplace noise per user for a mean, in the local model."""
+    """A mean with Laplace noise per user in the local model."""
     from shuffledp.commands import questions, respond
 
     respond.respond(

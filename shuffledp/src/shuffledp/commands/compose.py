@@ -13,20 +13,24 @@ from shuffledp.commands.options import Format, OutputFormat, TotalDelta, whole
 def compose(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Signed certificates, manifests or results; or answers of certify and calibrate in JSON."),
+        typer.Argument(help="Signed certificates, manifests or results, or JSON output of certify and calibrate."),
     ],
     *,
     delta: TotalDelta,
     times: Annotated[
         list[int] | None,
-        typer.Option(parser=whole, metavar="INTEGER", help="How often: once for all files, or once for each in order."),
+        typer.Option(
+            parser=whole,
+            metavar="INTEGER",
+            help="Number of rounds: one number for all files, or one per file in order.",
+        ),
     ] = None,
     roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside a FILE.")] = None,
     root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,
     key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Composes rounds on the same people: signed certificates, checked first, or rounds that are only planned."""
+    """Compose rounds about the same people: signed certificates, which are verified first, or planned rounds."""
     from shuffledp.commands import files as documents
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.commands.tables import basis_of, rows_table

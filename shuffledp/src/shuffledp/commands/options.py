@@ -45,10 +45,12 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-Suite = Annotated[str, typer.Option(help="How onions are encrypted: sealed-box, hpke or hpke-mlkem768-x25519.")]
+Suite = Annotated[str, typer.Option(help="Encryption of onions: sealed-box, hpke or hpke-mlkem768-x25519.")]
 
 
-Mixing = Annotated[Mix, typer.Option("--mix", help="Verified: everybody can check the mixing; slower.")]
+Mixing = Annotated[
+    Mix, typer.Option("--mix", help="plain, or verified: anyone can check the mixing, at a higher cost.")
+]
 
 
 def mechanism_kind(text: str) -> str:
@@ -64,7 +66,7 @@ Mechanism = Annotated[
         parser=mechanism_kind,
         metavar="|".join(MECHANISMS),
         autocompletion=lambda: list(MECHANISMS),
-        help="How users randomise.",
+        help="Mechanism with which users randomise.",
     ),
 ]
 
@@ -116,16 +118,20 @@ Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
 AnyEpsilon0 = Annotated[float | None, _real("ε0 of one user's report, in nats.")]
 Matrix = Annotated[
     Path | None,
-    typer.Option(help="In its place: chances as CSV, a line for each value, a column for each output.", metavar="FILE"),
+    typer.Option(
+        help="Instead of --epsilon0: a CSV of probabilities, one row per value, one column per output.", metavar="FILE"
+    ),
 ]
-Neighbours = Annotated[Adjacency, typer.Option("--adjacency", help="standard: any change; metric: per unit of change.")]
+Neighbours = Annotated[
+    Adjacency, typer.Option("--adjacency", help="standard: any change of a value; metric: ε per unit of change.")
+]
 MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
 Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
 Rounds = Annotated[int, _whole("Rounds on the same people.")]
 CorruptNodes = Annotated[str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")]
 Nodes = Annotated[int, _whole("Mix nodes of the route.")]
-Format = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for programs.")]
-Plot = Annotated[Path | None, typer.Option(help="Also draw δ(ε) into this file (.png, .svg or .pdf).")]
+Format = Annotated[OutputFormat, typer.Option("--format", help="Output format: text or json.")]
+Plot = Annotated[Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")]
 MaxValue = Annotated[int, _whole("k: values are 0..k.")]
 Symbols = Annotated[int, _whole("k, symbols of the histogram.")]
 TargetMaxValue = Annotated[int | None, _whole("k: values are 0..k; without it only histograms.")]
@@ -176,7 +182,10 @@ class OtherWords:
     """The options of a guarantee in other words, as they were typed."""
 
     view: Annotated[
-        ViewName | None, typer.Option(help="Also in other words: Rényi, trade-off, several reports, random subset.")
+        ViewName | None,
+        typer.Option(
+            help="Also state it as Rényi DP, as a trade-off function, for several reports, or for a random subset."
+        ),
     ] = None
     reports: Annotated[int | None, _whole("With --view group: reports of one user in a round; default 2.")] = None
     rate: Annotated[Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")] = None

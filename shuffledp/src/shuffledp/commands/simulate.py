@@ -23,29 +23,37 @@ def simulate(
     mechanism: Mechanism = "geo-shuffle",
     epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    adjacency: Annotated[Adjacency, typer.Option(help="What neighbours are.")] = Adjacency.STANDARD,
-    max_distance: Annotated[int | None, typer.Option(min=1, help="Largest change covered; default: any.")] = None,
+    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring values.")] = Adjacency.STANDARD,
+    max_distance: Annotated[
+        int | None, typer.Option(min=1, help="Largest change of a value that the guarantee covers; default: any.")
+    ] = None,
     honest: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95 %.")
+        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Its integer column.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column to use: non-negative integers.")] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
     seed: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Fast and repeatable; default: exact samplers.")
+        int | None,
+        typer.Option(
+            parser=whole,
+            metavar="INTEGER",
+            help="Seed for fast, repeatable noise; default: the clients' exact samplers.",
+        ),
     ] = None,
     estimator: Annotated[
         Estimator,
         typer.Option(
-            help="Of a histogram: unbiased, nearest possible, or most likely; the error is that of the first."
+            help="Histogram estimator: inverted (unbiased), projected (nearest valid histogram) or ibu (maximum "
+            "likelihood). The standard error is always that of the inverted one."
         ),
     ] = Estimator.INVERTED,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the answer into this file (.png, .svg or .pdf).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also plot the answer into this file (.png, .svg or .pdf).")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """The answer of one round with its error, from simulated users alone: no nodes, keys or network."""
+    """Simulate the answer of one round and its error, without nodes, keys or network."""
     from shuffledp.choosing import calibrate
     from shuffledp.columns import load_column
     from shuffledp.commands.respond import print_json, print_rich

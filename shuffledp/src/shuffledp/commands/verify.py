@@ -13,7 +13,7 @@ from shuffledp.commands.options import Format, OutputFormat
 def verify(
     file: Annotated[
         Path,
-        typer.Argument(help="A signed certificate, manifest, announcement or result (JSON), or a round's folder."),
+        typer.Argument(help="A signed certificate, manifest, announcement or result (JSON), or the folder of a round."),
     ],
     *,
     roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")] = None,
@@ -21,7 +21,7 @@ def verify(
     key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Checks the signature and recomputes every number of a certificate; exit code 1 for anything that is wrong."""
+    """Verify the signature and recompute every number of a certificate; exit code 1 if anything is wrong."""
     from shuffledp import verification
     from shuffledp.commands.respond import print_json
     from shuffledp.progress import working

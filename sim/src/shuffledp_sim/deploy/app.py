@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-deploy_app = typer.Typer(help="A deployment in one folder, its parties as processes of this machine.")
+deploy_app = typer.Typer(help="A deployment in one folder, with each party as a process on this machine.")
 
 Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
 
@@ -16,10 +16,10 @@ Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
 def init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
     *,
-    devices: Annotated[int, typer.Option(min=1, max=1000, help="Devices, device-1 and so on.")] = 5,
-    nodes: Annotated[int, typer.Option(min=2, max=16, help="Mix nodes.")] = 3,
+    devices: Annotated[int, typer.Option(min=1, max=1000, help="Number of devices, named device-1 and so on.")] = 5,
+    nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
 ) -> None:
-    """Makes keys, configurations on free ports of this machine, and devices that take part in the sample round."""
+    """Create keys, configurations on free ports of this machine, and devices for a sample round."""
     from shuffledp_sim.deploy.making import make, sample_round
 
     deployment = make(folder, devices=devices, nodes=nodes)
@@ -32,7 +32,7 @@ def init(
 
 @deploy_app.command("start")
 def start(folder: Folder) -> None:
-    """Starts what does not run, and returns when all are healthy. They stay when this terminal is closed."""
+    """Start all parties that are not running, and return once all are healthy. They outlive the terminal."""
     from shuffledp_sim.deploy.running import start_all
 
     started = start_all(folder)
@@ -41,7 +41,7 @@ def start(folder: Folder) -> None:
 
 @deploy_app.command("stop")
 def stop(folder: Folder) -> None:
-    """Stops all of it; keys, ledger and results stay."""
+    """Stop all parties; keys, ledger and results are kept."""
     from shuffledp_sim.deploy.running import stop_all
 
     stopped = stop_all(folder)
@@ -50,7 +50,7 @@ def stop(folder: Folder) -> None:
 
 @deploy_app.command("status")
 def status(folder: Folder) -> None:
-    """Shows who runs, where, and how it is; exit code 1 unless all are healthy."""
+    """Show each party's address and state; exit code 1 unless all are healthy."""
     from shuffledp_sim.deploy.running import look
 
     found = look(folder)

@@ -298,7 +298,7 @@ ATTACK: Final = Attack(
         "mix": Mixing,
         "users": whole_number("Users of each verified round in which some send messages that do not open."),
         "culprits": Annotated[
-            str, typer.Option(metavar="INTEGER,..", help="How many of them do: a round each, at each layer.")
+            str, typer.Option(metavar="INTEGER,..", help="Numbers of colluding users; one round each, at each layer.")
         ],
         "tamperings": whole_number("Random tamperings with verified rounds, at each position and by a user."),
     },
