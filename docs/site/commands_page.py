@@ -57,7 +57,7 @@ def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
 
 def _marked(words: str) -> str:
     """The text with options as code: `--view` would otherwise be typeset with an en dash."""
-    return re.sub(r"(?<![\w`-])(--[a-z][a-z0-9-]*)", r"`\1`", words)
+    return re.sub(r"`[^`]*`|--[a-z][a-z0-9-]*", lambda found: f"`{found[0].strip('`')}`", words)
 
 
 def _described(command: Any, context: typer.Context) -> Iterator[str]:
