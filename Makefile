@@ -11,20 +11,28 @@ RUN := $(UV) run --frozen
     accel accel-test accel-timing accel-sanitize sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
-	@echo "make demo    run a whole round on this machine"
-	@echo "make test    all tests but the longest, which make test-slow runs, and those of containers: make test-docker"
-	@echo "make test-ray   rounds mixed on a Ray cluster, one of whose machines is killed"
-	@echo "make test-labs  the labs' solutions and mutants; INSTANCES=200 SYSTEMS=20 before a term, LAB=09 one lab"
-	@echo "make check   style, types, import contracts, generated code, the documentation's links"
-	@echo "make docs    the documentation as a site, out/site/index.html"
-	@echo "make bench   speed as ratios of one run"
-	@echo "make fuzz    the accountant against an oracle of its own on CASES=2000; SEED=7 again, ONLY=123, FROM=123, KINDS=split-mix"
-	@echo "make accel   build and install the accelerator of batch cryptography; needs cargo (docs/operations.md)"
-	@echo "make soak    a system under attack for MINUTES=10, and what its honest devices notice"
-	@echo "make wheels  a wheel of every package into dist/; make sbom: what is in them, as CycloneDX"
-	@echo "make version VERSION=1.2.3 in every package"
-	@echo "make lab-server CLASS=FILE.csv: a deployment for a class; make handouts: the labs' handouts as PDF"
-	@echo "make images  container images; make up, make round, make down: a deployment of them (docs/operations.md)"
+	@echo "make demo        run a whole round on this machine"
+	@echo "make check       style, types, import contracts, generated code, documentation (1 min)"
+	@echo "make test        all tests except slow ones and those of containers (8 min)"
+	@echo "make docs        the documentation as a site, out/site/index.html"
+	@echo "make up          a deployment in containers; then make round, make down (docs/operations.md)"
+	@echo
+	@echo "Tests:"
+	@echo "make test-slow   whole pages as typed, wheels, full-size attacks (4 min)"
+	@echo "make test-docker the container deployment; builds its images"
+	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed"
+	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 before a term, LAB=09 for one lab"
+	@echo "make fuzz        the accountant against an independent oracle; CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix"
+	@echo "make bench       speed, as ratios within one run"
+	@echo "make soak        a system under attack for MINUTES=10"
+	@echo
+	@echo "Builds:"
+	@echo "make accel       build and install the optional accelerator; needs cargo"
+	@echo "make images      container images"
+	@echo "make wheels      a wheel of every package, in dist/; make sbom lists their contents as CycloneDX"
+	@echo "make version     set VERSION=1.2.3 in every package"
+	@echo "make handouts    the labs' handouts as PDF; make lab-server CLASS=FILE.csv serves a class"
+	@echo "make format      format the code and apply automatic fixes"
 
 demo: .venv/synced
 	$(RUN) shuffledp demo
