@@ -64,7 +64,7 @@ PHRASES: Final = (
     "is no text",
     "asks to be",
 )
-"""Phrases of the project's former dialect, per 10,000 words of prose; see docs/glossary.md for terms instead."""
+"""Phrases of the project's former dialect, counted in prose; docs/glossary.md has terms instead."""
 
 
 @dataclass
@@ -90,14 +90,13 @@ class Measured:
         """The measurements by name; each should be small."""
         per_thousand_names = 1000 / max(self.identifiers, 1)
         per_thousand_lines = 1000 / max(self.code_lines, 1)
-        per_words = 10_000 / max(self.prose_words, 1)
         return {
             "vague identifiers per 1,000": len(self.vague) * per_thousand_names,
             "functions and classes named by a bare participle": float(len(self.participles)),
             "parallel assignments of computed values per 1,000 lines": (len(self.parallel) * per_thousand_lines),
             "share of code lines over 100 columns": len(self.long_lines) / max(self.code_lines, 1),
             "public class names defined more than once": float(len(self.repeated_classes)),
-            **{f"'{phrase}' per 10,000 words": self.phrases[phrase] * per_words for phrase in PHRASES},
+            **{f"'{phrase}' in prose": float(self.phrases[phrase]) for phrase in PHRASES},
         }
 
 
@@ -205,6 +204,7 @@ def main() -> None:
         return
     for name, value in measured.rows().items():
         sys.stdout.write(f"{value:9.3f}  {name}\n")
+    sys.stdout.write(f"{measured.prose_words:9,}  words of prose\n")
 
 
 if __name__ == "__main__":
