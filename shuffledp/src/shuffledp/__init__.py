@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shuffledp.curves import Curve, curve
     from shuffledp.guarantees import Guarantee, certify
     from shuffledp.location import Centroid, Grid, LocationPlan, plan_location, simulate_location
+    from shuffledp.loss_export import privacy_loss_distribution
     from shuffledp.plans import Plan
     from shuffledp.simulation import Answer, simulate
     from shuffledp.verification import Checked, verify
@@ -79,6 +80,7 @@ __all__ = [
     "curve",
     "group",
     "plan_location",
+    "privacy_loss_distribution",
     "renyi",
     "simulate",
     "simulate_location",
@@ -93,6 +95,7 @@ _HOMES: Final = {
     "shuffledp.curves": ("Curve", "curve"),
     "shuffledp.guarantees": ("Guarantee", "certify"),
     "shuffledp.location": ("Centroid", "Grid", "LocationPlan", "plan_location", "simulate_location"),
+    "shuffledp.loss_export": ("privacy_loss_distribution",),
     "shuffledp.plans": ("Plan",),
     "shuffledp.simulation": ("Answer", "simulate"),
     "shuffledp.verification": ("Checked", "verify"),
