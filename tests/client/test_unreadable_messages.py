@@ -117,7 +117,7 @@ async def test_an_answer_that_is_no_message_is_the_partys_fault(tmp_path: Path, 
     try:
         async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster, Backoff(attempts=1)) as analyst:
             for call in (analyst.announcement(), analyst.result(ROUND_ID), analyst.board(ROUND_ID, 17)):
-                with pytest.raises(NodeFault, match="no message"):
+                with pytest.raises(NodeFault, match="not a message"):
                     await call
     finally:
         await service.stop()

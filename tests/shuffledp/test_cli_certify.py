@@ -195,7 +195,7 @@ def test_a_file_that_is_no_matrix_is_refused_with_its_name_and_line(shell: Shell
     assert code != 0
     assert "bad.csv: line 2 adds up to" in " ".join(words.split())
     file.write_bytes(b"\xff\xfe")
-    assert "no text" in shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")[2]
+    assert "not a text file" in shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")[2]
     assert shell.run(f"certify local --users 10 --matrix {tmp_path}/none.csv --delta 1e-6")[0] != 0
     both = shell.run(f"certify local --users 10 --epsilon0 1 --matrix {file} --delta 1e-6")
     assert "--epsilon0, or --matrix" in " ".join(both[2].split())
@@ -435,3 +435,15 @@ def test_other_words_that_do_not_fit_are_refused_in_one_line(shell: Shell, line:
     assert code == 2
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_krr_takes_the_blanket_that_calibrate_prints(shell: Shell) -> None:
+    target = "--users 1000 --symbols 10 --delta 1e-6 --format json"
+    calibrated = json.loads(shell.run(f"calibrate krr-histogram --epsilon 1 {target}")[1])
+    blanket = calibrated["parameters"]["blanket"]
+    certified = json.loads(shell.run(f"certify krr-histogram --blanket {blanket} {target}")[1])
+    assert certified["epsilon"]["certified"] == calibrated["epsilon"]["certified"]
+    for named in ("", f"--blanket {blanket} --epsilon0 1"):
+        code, _, errors = shell.run(f"certify krr-histogram {named} {target}")
+        assert code == 2
+        assert "give either --epsilon0 or --blanket" in errors

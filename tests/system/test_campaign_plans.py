@@ -209,11 +209,11 @@ def test_the_mixing_of_a_question_is_that_of_its_plan_and_changes_no_price(mix: 
 
 WRONG = {
     "surprise": ('name = "weekly"', 'name = "weekly"\nsurprise = 1'),
-    "no name of a campaign": ('name = "weekly"', 'name = "../weekly"'),
-    "no name of a question": ('name = "hours"', 'name = "Hours a week"'),
+    "not a name for a campaign": ('name = "weekly"', 'name = "../weekly"'),
+    "not a name for a question": ('name = "hours"', 'name = "Hours a week"'),
     'cannot be named "budget"': ('name = "hours"', 'name = "budget"'),
     "missing required field `keys`": ('keys = "KEYS"', ""),
-    "is no deployment folder": ('keys = "KEYS"', 'keys = "nowhere"'),
+    "is not a deployment folder": ('keys = "KEYS"', 'keys = "nowhere"'),
     "either rounds": ("rounds = 3", "rounds = 3\nuntil = 2031-01-01"),
     "give one of the two": ("rounds = 3", ""),
     "has 1 to 1000 dates, not 0": ("rounds = 3", "rounds = 0"),

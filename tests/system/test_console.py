@@ -82,8 +82,8 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["nowhere"], 2, "is no folder; name a deployment's key folder"),
-        (["{a-file}"], 2, "is no folder; name a deployment's key folder"),
+        (["nowhere"], 2, "is not a folder; name a deployment's key folder"),
+        (["{a-file}"], 2, "is not a folder; name a deployment's key folder"),
         (["{empty}"], 2, "nor saved rounds; `shuffledp demo` leaves one"),
         (["x" * 300], 2, "File name too long"),
         (["{round}"], 2, "is one saved round; name the folder that it is in"),

@@ -64,7 +64,7 @@ def test_a_deployment_is_never_overwritten(tmp_path: Path, shuffledp: Shell) -> 
     assert "not empty" in errors
     code, _, errors = shuffledp("deploy", "start", "elsewhere")
     assert (code, errors.count("\n")) == (2, 1)
-    assert "no deployment folder" in errors
+    assert "`shuffledp deploy init" in errors
 
 
 def test_free_ports_are_free() -> None:

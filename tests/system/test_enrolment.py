@@ -90,8 +90,8 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
     [
         (["bob", "alice"], "there is a client 'alice' already"),
         (["bob", "bob"], "'bob' is given twice"),
-        (["bob", "../evil"], "'../evil' is no name"),
-        (["bob", "--count", "2", "--prefix", "../x"], "is no name"),
+        (["bob", "../evil"], "'../evil' is not a name"),
+        (["bob", "--count", "2", "--prefix", "../x"], "is not a name"),
         (["bob", "--population", "elsewhere"], "name a population of the roster"),
         (["bob", "--settings", "nonsense.toml"], "surprise"),
         (["bob", "--csv", "no.csv"], "cannot read the list of names"),

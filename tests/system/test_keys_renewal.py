@@ -142,8 +142,8 @@ def test_a_party_whose_folder_was_carried_away_gets_a_new_one(deployment: Deploy
         ("root/ca-key.pem", False, "cannot read the TLS authority's key"),
         ("root/ca-key.pem", True, "cannot read the TLS authority's key"),
         ("root/identity.pem", True, "the root key .*/keys/root/identity.pem is not here; run this where it is"),
-        ("roster.json", False, "is no deployment folder: it has no roster.json"),
-        ("root.pub", False, "is no deployment folder: it has no root.pub"),
+        ("roster.json", False, "is not a deployment folder: it has no roster.json"),
+        ("root.pub", False, "is not a deployment folder: it has no root.pub"),
     ],
 )
 def test_what_is_not_kept_here_is_named_and_nothing_is_changed(

@@ -185,13 +185,13 @@ def test_parquet_without_its_library_is_refused_with_what_to_do(
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
     code, _, errors = shuffledp("results", "export", keys, "--to", "all.parquet")
     assert code == 2
-    assert "shuffledp-sim[parquet]" in errors
+    assert "shuffledp-ops[parquet]" in errors
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["list", "nowhere"], "is no deployment folder"),
+        (["list", "nowhere"], "is not a deployment folder"),
         (["export", "KEYS", "--to", "all.xls"], "ends in .json, .csv, .parquet"),
         (["export", "KEYS", "--to", "/proc/x/all.csv"], "cannot write into the folder /proc/x"),
         (["show", "KEYS", "--out", "/proc/x"], "cannot write into the folder /proc/x"),

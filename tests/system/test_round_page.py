@@ -300,10 +300,10 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
         "report.json is of another round",
         1,
     ),
-    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"), "is no report of a round", 1),
+    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"), "is not a round's report", 1),
     "report.json with NaN": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(capped=math.nan)),
-        "is no report of a round",
+        "is not a round's report",
         1,
     ),
     "too few truths": (
@@ -372,7 +372,7 @@ def test_what_is_no_folder_of_a_round_is_refused_with_what_to_name(out: Path, sh
     assert "out/latest" in errors
     (out / LATEST).unlink()
     (out / LATEST).symlink_to("gone")
-    assert "is no folder of a round" in shuffledp("report")[2]
+    assert "is not a round's folder" in shuffledp("report")[2]
 
 
 @pytest.mark.parametrize(

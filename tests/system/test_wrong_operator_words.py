@@ -30,8 +30,8 @@ ROUND = [
 """A round that could be asked; an option that is given again is the one that counts."""
 
 NO_NAME = "1 to 64 of a-z, 0-9"
-NO_DEPLOYMENT = "is no deployment folder: it has no roster.json and no root.pub"
-NO_ROUND = "is no folder of a round; name one that"
+NO_DEPLOYMENT = "is not a deployment folder: it has no roster.json and no root.pub"
+NO_ROUND = "is not a round's folder; name one that"
 NO_TOML = "Expected '=' after a key"
 
 WRONG: list[tuple[str, str]] = [
@@ -90,7 +90,7 @@ WRONG: list[tuple[str, str]] = [
     ("keys init new --population ../x", NO_NAME),
     ("keys init new --client bob --client bob", "the client 'bob' is given twice"),
     ("keys init new --address node-1=nowhere", "is not PARTY=HOST:PORT"),
-    ("keys init new --host http://x", "--host 'http://x' is no name or address of a machine"),
+    ("keys init new --host http://x", "--host 'http://x' is not a host name or address"),
     ("keys init new --first-port 65536", "less than or equal to 65000"),
     ("keys renew {keys} --party nobody", "the deployment has no party 'nobody'"),
     ("keys renew {keys} --party node-1 --authority", "leave out --party"),
@@ -102,8 +102,8 @@ WRONG: list[tuple[str, str]] = [
     ("campaign plan a-folder.csv", "Is a directory"),
     ("campaign run a-file --once", NO_TOML),
     ("campaign status a-file", NO_TOML),
-    ("console {keys} --allow-host http://x", "--allow-host 'http://x' is no name of a machine"),
-    ("console {keys} --allow-host x:8765", "--allow-host 'x:8765' is no name of a machine"),
+    ("console {keys} --allow-host http://x", "--allow-host 'http://x' is not a host name"),
+    ("console {keys} --allow-host x:8765", "--allow-host 'x:8765' is not a host name"),
     ("console {keys} --host 0.0.0.0", "say --plaintext where something else encrypts"),
 ]
 

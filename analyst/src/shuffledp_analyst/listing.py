@@ -42,13 +42,13 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
         limit: rounds of the page; 0, or more than `MOST_ROUNDS`: `MOST_ROUNDS`.
 
     Raises:
-        UnknownRoundError: `after` is no round of this analyst.
+        UnknownRoundError: `after` is not a round of this analyst.
     """
     known = records.newest_first()
     if after:
         places = [place for place, (_, round_id) in enumerate(known, start=1) if round_id == after]
         if not places:
-            raise UnknownRoundError(f"{after[:40]!r} is no round of this analyst: begin with the first page")
+            raise UnknownRoundError(f"{after[:40]!r} is not a round of this analyst: begin with the first page")
         known = known[places[0] :]
     size = min(limit or MOST_ROUNDS, MOST_ROUNDS)
     return [_summary(records, round_id, opened // 10**6) for opened, round_id in known[:size]], len(known) > size

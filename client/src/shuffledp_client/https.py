@@ -206,7 +206,7 @@ def _wait_seconds(response: httpx.Response) -> float:
 
 def _path(pattern: str, round_id: str) -> str:
     if not ROUND_ID.fullmatch(round_id):  # it would change the path
-        raise ValueError(f"{round_id!r} is no round id")
+        raise ValueError(f"{round_id!r} is not a round id")
     return pattern.format(round_id=round_id)
 
 

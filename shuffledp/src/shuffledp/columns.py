@@ -127,7 +127,7 @@ def _parse_degrees(row: list[str], place: int, label: str, line: int) -> float:
     except (IndexError, ValueError) as error:
         raise UsageError(f"{label}, line {line}: lat and lon need degrees, such as 48.8566") from error
     if not abs(degrees) <= 180:
-        raise UsageError(f"{label}, line {line}: {row[place]!r} is no latitude or longitude in degrees")
+        raise UsageError(f"{label}, line {line}: {row[place]!r} is not a latitude or longitude in degrees")
     return degrees
 
 
@@ -152,7 +152,7 @@ def _read(file: Path) -> str:
             raise UsageError(f"{file} is longer than {MOST_BYTES // 2**20} MiB of text; give a file with fewer rows")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {file}: it is no text in UTF-8; save it as CSV in UTF-8") from error
+        raise UsageError(f"cannot read {file}: it is not UTF-8 text; save it as CSV in UTF-8") from error
     except gzip.BadGzipFile as error:
         raise UsageError(f"cannot read {file}: it is not gzipped, as its name says; check the file") from error
     except (OSError, EOFError, zlib.error) as error:

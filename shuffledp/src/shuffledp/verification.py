@@ -96,7 +96,7 @@ class Keys:
         node: Party = self._roster(signed).party(signed.signer)
         # Every party of the roster can sign: the analyst's or the accountant's word must not pass for a node's.
         if node.role != Role.NODE:
-            raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is no node")
+            raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is not a node")
         return verify_from(node, signed, model)
 
     def _roster(self, signed: Signed) -> Roster:

@@ -346,5 +346,5 @@ def _route_key(signed: Signed, roster: Roster) -> RoundKey:
     except DocumentError as error:
         raise RoundKeyError(f"a round key on the route is not its node's: {error}") from error
     if party.role != Role.NODE or key.node != party.name:
-        raise RoundKeyError(f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is no mix node")
+        raise RoundKeyError(f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is not a mix node")
     return key

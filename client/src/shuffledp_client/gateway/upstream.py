@@ -74,7 +74,7 @@ class Upstream:
                 raise ForeignDocumentError("the analyst answered with the announcement of another round")
             name = manifest.route[0].signer if manifest.route else ""
             if name not in {party.name for party in self._roster.parties if party.role == Role.NODE}:
-                raise RoundKeyError(f"the round's entry node {name[:80]!r} is no node of the roster")
+                raise RoundKeyError(f"the round's entry node {name[:80]!r} is not a node of the roster")
             self._entries[round_id] = name
             if len(self._entries) > MAX_ROUNDS:
                 self._entries.popitem(last=False)

@@ -37,7 +37,7 @@ class Unreadable:
 def answered(response: T | None, party: str) -> T:
     """A party's response; `NodeFault` when its bytes could not be read."""
     if response is None:
-        raise NodeFault(f"{party} answered with bytes that are no message of this protocol; see its version and log")
+        raise NodeFault(f"{party} answered with bytes that are not a message of this protocol; see its version and log")
     return response
 
 
@@ -56,7 +56,9 @@ def _tolerant(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], 
 
 def _readable(request: Any) -> Any:
     if isinstance(request, Unreadable):
-        raise MalformedRequestError(f"these {request.ByteSize()} bytes are no message of this call: {request.reason}")
+        raise MalformedRequestError(
+            f"these {request.ByteSize()} bytes are not a message of this call: {request.reason}"
+        )
     return request
 
 

@@ -142,4 +142,6 @@ def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> fro
     try:
         return frozenset(bytes.fromhex(credential) for credential in found.credentials)
     except ValueError as error:
-        raise MalformedDocumentError(f"the list of withdrawn credentials names what is no key: {error}") from error
+        raise MalformedDocumentError(
+            f"the list of withdrawn credentials names something that is not a key: {error}"
+        ) from error

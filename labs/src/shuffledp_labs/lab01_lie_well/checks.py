@@ -51,7 +51,7 @@ def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
     wanted, found = law(spec, value), attempt.program.law("randomise", spec, value)
     where = f"randomise, {told(spec)}, value {value}"
     if strange := [answer for answer in found.of if answer not in wanted]:
-        raise CheckFailed(f"{where}: it answers {strange[0]!r}, which is no answer of this mechanism; README, step B")
+        raise CheckFailed(f"{where}: {strange[0]!r} is not an answer of this mechanism; README, step B")
     if not found.exact or found.lost:
         raise CheckFailed(f"{where}: these laws are rational: flip and below are enough, and every run ends; step B")
     off: dict[int, Fraction] = {answer: abs(wanted[answer] - Fraction(found.of.get(answer, 0))) for answer in wanted}
@@ -59,7 +59,7 @@ def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
         worst = max(off, key=lambda answer: off[answer])
         distance = float(sum(off.values())) / 2
         # Nobody is off by so little but by a float, such as the one next to 1/3.
-        cause = "a float is no fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
+        cause = "a float is not a fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
         raise CheckFailed(
             f"{where}: total variation distance {distance:.3g} to the law of the handout, most at answer {worst}; "
             f"{cause}README, step B"

@@ -56,7 +56,7 @@ LAB: Final = Lab(
         Check(
             "C-inverse",
             8,
-            "decode undoes encode, and refuses what is no message.",
+            "decode undoes encode, and refuses what is not a message.",
             _of("checks.check_inverse"),
         ),
         Check("C-tags", 7, "Every tag is sixteen fresh bytes of its own.", _of("checks.check_tags")),

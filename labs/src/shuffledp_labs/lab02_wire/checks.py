@@ -120,7 +120,7 @@ def _bounded(random: Callable[[int], bytes]) -> Callable[..., bytes]:
 
 
 def check_inverse(attempt: Attempt) -> str:
-    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is no message."""
+    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is not a message."""
     draws, messages = attempt.draws, 4 + attempt.draws.below(6)
     board: list[bytes] = []
     for answer in range(messages + 1):

@@ -74,7 +74,7 @@ def check_round(attempt: Attempt) -> str:
     )
     title = f"a real round of {USERS} users"
     if not watched.published:  # the messages were of the right form, or the checks before this one would have failed
-        raise LabError(f"the round was not published, which is no fault of yours: {watched.reason}; check again")
+        raise LabError(f"the round was not published, which is not your fault: {watched.reason}; check again")
     if watched.missing:
         raise CheckFailed(
             f"your messages come through a real round, {title}: {watched.missing} are not on the board; see the "

@@ -45,7 +45,7 @@ async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -
         await one.send(one.honest)
         result = from_json((await one.finish()).body, Result)
         if result.board_digest is None:
-            raise LabError(f"the round was not published, which is no fault of yours: {result.reason}; check again")
+            raise LabError(f"the round was not published, which is not your fault: {result.reason}; check again")
         board = one.split(await one.board(result))
     logs = read_logs(folder / "corrupt", system.deployment.roster.deployment, one.round_id)
     order = list(range(len(values)))

@@ -238,7 +238,7 @@ def _same_law(attempt: Attempt, asked: tuple[Any, ...], wanted: dict[tuple[int, 
     said = f"{name}({', '.join(_said(argument) for argument in arguments)}, coins)"
     strange = [value for value in found.of if value not in wanted]
     if strange:
-        raise CheckFailed(f"{said} returned {strange[0]!r:.60}, which is no tuple of as many bits (README, step D)")
+        raise CheckFailed(f"{said} returned {strange[0]!r:.60}, not a tuple of that many bits (README, step D)")
     if found.lost or not found.exact:
         raise CheckFailed(f"{said} has no rational law: use coins.flip with a Fraction (README, step D)")
     distances = [abs(chance - Fraction(found.of.get(value, 0))) for value, chance in wanted.items()]

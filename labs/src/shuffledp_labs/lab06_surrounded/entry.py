@@ -140,7 +140,7 @@ def check_crowd_rounds(attempt: Attempt) -> str:
     attempt.progress("a system of three nodes, the first of them corrupt: a plain round and two verified ones")
     came = play(mine, draws.below(spec.symbols))
     if came.error != _STOPS:
-        raise LabError(f"a round was not played to its end, which is no fault of yours: {came.stopped}; check again")
+        raise LabError(f"a round was not played to its end, which is not your fault: {came.stopped}; check again")
     for what, seen in (("plain", came.plain), ("verified", came.enrolled)):
         sent = tuple(int(symbol == seen.victim_sent) for symbol in range(spec.symbols))
         if attempt.program.call("guess", flood.plan, seen.board, mine) not in flood.best(sent):

@@ -90,7 +90,7 @@ def check_round(attempt: Attempt) -> str:
 
     seen, dropped = asyncio.run(play(order, answer))
     if seen.error in _OUR_OWN:
-        raise LabError(f"the round was not played to its end, which is no fault of yours: {seen.error}; check again")
+        raise LabError(f"the round was not played to its end, which is not your fault: {seen.error}; check again")
     title = f"a real round of {HONEST} users, your node at position {order.position}"
     if seen.stopped_by is not None or dropped:
         what = (
@@ -122,7 +122,7 @@ def check_again(attempt: Attempt) -> str:
     )
     seen = asyncio.run(play_twice(order, attempt.program.call))
     if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
-        raise LabError("a round was not played to its end, which is no fault of yours; check again")
+        raise LabError("a round was not played to its end, which is not your fault; check again")
     if seen.exchanged != order.wanted:
         raise CheckFailed(
             f"the same attack in a verified round, your node at position {order.position}: "

@@ -197,7 +197,7 @@ def _asked(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fract
     def ask(*cell: Any) -> Fraction:
         if cell not in cells:
             raise CheckFailed(
-                "statement was asked about something that is no cell of `cells`: call it with users, symbols, p and "
+                "statement was asked about something that is not a cell of `cells`: call it with users, symbols, p and "
                 "growth of one of them (step D)"
             )
         return statement(*cell)

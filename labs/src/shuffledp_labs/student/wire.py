@@ -60,7 +60,7 @@ def unpack(body: bytes, marked: Callable[[str, Any], Any] | None = None, *, list
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
-        raise WireError("bytes that are no frame") from None
+        raise WireError("bytes that are not a frame") from None
     return _decoded(parsed, marked, lists=lists, depth=0)
 
 
@@ -160,7 +160,7 @@ def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: boo
         ((tag, content),) = value.items()
         return _tagged(tag, content, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1), marked)
     except (ValueError, TypeError, ZeroDivisionError, KeyError, AttributeError):
-        raise WireError("bytes that are no frame") from None
+        raise WireError("bytes that are not a frame") from None
 
 
 def _parts_of(parts: list[Any], inner: Callable[[Any], Any]) -> list[Any]:

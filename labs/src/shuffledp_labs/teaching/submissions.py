@@ -46,7 +46,7 @@ def find_submissions(folder: Path) -> tuple[Submission, ...]:
     A folder without work.py, or with two, is a submission that cannot be graded, and says so in the results.
     """
     if not folder.is_dir():
-        raise LabUsageError(f"{folder} is no folder; give the one that holds a folder for each student")
+        raise LabUsageError(f"{folder} is not a folder; give the one that holds a folder for each student")
     found = tuple(sorted(_each(folder), key=lambda submission: submission.student))
     if not found:
         raise LabUsageError(f"{folder} is empty; it holds a folder for each student, with {WORK} in it")

@@ -76,7 +76,7 @@ class Listening:
         """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
         for name in self.names:
             if not _NAME.fullmatch(name):
-                raise UsageError(f"--allow-host {name[:80]!r} is no name of a machine; leave out https:// and port")
+                raise UsageError(f"--allow-host {name[:80]!r} is not a host name; leave out https:// and port")
         if (self.certificate is None) != (self.key is None):
             raise UsageError("--tls-certificate and --tls-key belong together; give both or none")
         for file in (self.certificate, self.key):

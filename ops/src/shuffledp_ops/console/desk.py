@@ -133,7 +133,7 @@ class Desk:
         try:
             pairs = parse_qsl(body[:MOST_FORM].decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except ValueError as error:
-            raise UsageError("this is no form of these pages") from error
+            raise UsageError("this is not a form of these pages") from error
         fields = dict(pairs)
         session.redeem(fields.get("token", ""))
         return fields

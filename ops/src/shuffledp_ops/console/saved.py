@@ -105,8 +105,8 @@ def check_saved(folder: Path) -> None:
     try:
         if not folder.is_dir():
             raise ConfigError(
-                f"{folder} is no folder; name a deployment's key folder (with roster.json, root.pub and operator/), or "
-                "one of saved rounds such as out"
+                f"{folder} is not a folder; name a deployment's key folder (with roster.json, root.pub and "
+                "operator/), or a folder of saved rounds such as out"
             )
         if (folder / _RESULT).exists():
             raise ConfigError(f"{folder} is one saved round; name the folder that it is in: {folder.resolve().parent}")

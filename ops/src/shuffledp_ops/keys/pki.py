@@ -187,7 +187,8 @@ def open_deployment(folder: Path) -> Deployment:
     missing = [name for name in ("roster.json", "root.pub") if not (folder / name).is_file()]
     if missing:
         raise ConfigError(
-            f"{folder} is no deployment folder: it has no {' and no '.join(missing)}; `shuffledp keys init` makes one"
+            f"{folder} is not a deployment folder: it has no {' and no '.join(missing)}; "
+            "`shuffledp keys init` creates one"
         )
     root_key = read_file(folder / "root.pub", "root key").decode().strip()
     return Deployment(folder, read_roster(folder / "roster.json", root_key), root_key)

@@ -102,7 +102,7 @@ def _arrow(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ConfigError(
-            "Parquet files need pyarrow, which is not installed: `pip install 'shuffledp-sim[parquet]'`, "
+            "Parquet files need pyarrow, which is not installed: `pip install 'shuffledp-ops[parquet]'`, "
             "or name a file that ends in .csv or .json"
         ) from error
 

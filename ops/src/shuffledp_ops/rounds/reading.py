@@ -103,7 +103,7 @@ def round_folder(named: Path) -> Path:
         folder = named.parent / (name if ROUND_ID.fullmatch(name) else "no-round")
     if not folder.is_dir():
         raise ConfigError(
-            f"{named} is no folder of a round; name one that `shuffledp demo`, `round` or `results show --out` has "
+            f"{named} is not a round's folder; name one that `shuffledp demo`, `round` or `results show --out` has "
             "left, such as out/latest"
         )
     if not (folder / "result.json").exists():
@@ -164,7 +164,7 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
     try:
         extras = from_json(data, _Extras)
     except MalformedDocumentError as error:
-        raise MalformedDocumentError(f"{file} is no report of a round; delete it, it is not needed") from error
+        raise MalformedDocumentError(f"{file} is not a round's report; delete it, it is not needed") from error
     if extras.round != report.round_id:
         raise ForeignDocumentError(f"{file} is of another round than result.json; delete it, it is not needed")
     count, truths = len(report.estimate.values), _truths(extras)

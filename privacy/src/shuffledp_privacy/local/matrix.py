@@ -116,7 +116,7 @@ def parse_matrix(text: str) -> LocalMatrix:
 
 def _chance(cell: str, line: int) -> Fraction:
     shown = cell if len(cell) <= 40 else f"{cell[:40]}..."
-    refusal = UsageError(f"line {line}: {shown!r} is no chance: write a fraction such as 1/3, or a decimal")
+    refusal = UsageError(f"line {line}: {shown!r} is not a probability: write a fraction such as 1/3, or a decimal")
     # A long number, or one with a large exponent, would take all memory.
     if len(cell) > LONGEST_ENTRY or len(cell.lower().partition("e")[2]) > LONGEST_EXPONENT:
         raise refusal

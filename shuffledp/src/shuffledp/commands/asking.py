@@ -15,7 +15,8 @@ import typer
 from msgspec import NODEFAULT, structs
 
 from shuffledp.commands.options import (
-    Epsilon0,
+    AnyEpsilon0,
+    Blanket,
     EpsilonGeo,
     MaxValue,
     Modulus,
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from shuffledp.commands.questions import Question
 
 
-def _krr_histogram(scenario: Scenario, *, symbols: Symbols, epsilon0: Epsilon0) -> Question:
+def _krr_histogram(
+    scenario: Scenario, *, symbols: Symbols, epsilon0: AnyEpsilon0 = None, blanket: Blanket = None
+) -> Question:
     from shuffledp.commands import questions
 
-    spec, notes = questions.krr_histogram(symbols, epsilon0)
-    return questions.question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
+    return questions.krr_question(symbols, epsilon0, blanket, scenario)
 
 
 def _geo_shuffle(

@@ -56,7 +56,7 @@ def _asked(answer: dict[str, Any], file: Path) -> Plan:
         setting = Setting(answer["users"], answer["honest"], adjacency, answer["max_distance"])
         return Plan(spec, setting, answer["delta"], answer["rounds"])
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise MalformedDocumentError(f"{file} is no answer of certify or calibrate: {error!r}") from error
+        raise MalformedDocumentError(f"{file} is not JSON output of certify or calibrate: {error!r}") from error
 
 
 def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:

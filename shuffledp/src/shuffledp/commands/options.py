@@ -116,6 +116,10 @@ TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 
 Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
 Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
 AnyEpsilon0 = Annotated[float | None, _real("ε0 of one user's report, in nats.")]
+Blanket = Annotated[
+    Fraction | None,
+    _exact("Instead of --epsilon0: probability of a uniform report, as calibrate prints it."),
+]
 Matrix = Annotated[
     Path | None,
     typer.Option(

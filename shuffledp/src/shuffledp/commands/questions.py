@@ -85,6 +85,20 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
     return spec, (note,)
 
 
+def krr_question(symbols: int, epsilon0: float | None, blanket: Fraction | None, scenario: Scenario) -> Question:
+    """The checked question about k-ary randomised response, given either ε0 or its exact blanket.
+
+    Raises:
+        UsageError: neither or both are given, or a value is outside its range.
+    """
+    if (epsilon0 is None) == (blanket is None):
+        raise UsageError("give either --epsilon0 or --blanket, the exact parameter that calibrate prints")
+    if epsilon0 is not None:
+        spec, notes = krr_histogram(symbols, epsilon0)
+        return question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
+    return question(checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario)
+
+
 def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser | LocalMatrix:
     """Any randomiser with that local parameter, or the one whose chances the file holds.
 
@@ -100,7 +114,7 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
     try:
         return parse_matrix(read_file(matrix, "matrix").decode())
     except UnicodeDecodeError as error:
-        raise UsageError(f"{matrix} is no text: write comma-separated chances in UTF-8") from error
+        raise UsageError(f"{matrix} is not a text file; expected comma-separated probabilities in UTF-8") from error
     except UsageError as error:
         raise UsageError(f"{matrix}: {error}") from error
 

@@ -71,8 +71,12 @@ def members(folder: Path) -> list[DeployedProcess]:
     """All processes of the deployment, the broker first.
 
     Raises:
-        ConfigError: the folder is no deployment, or a configuration in it cannot be used.
+        ConfigError: the folder is not a deployment, or a configuration in it cannot be used.
     """
+    if not (folder / "keys").is_dir():
+        raise ConfigError(
+            f"{folder} is not a deployment: it has no folder keys; `shuffledp deploy init {folder}` creates one"
+        )
     folder = folder.resolve()
     roster = open_deployment(folder / "keys").roster
     broker = load_config(folder / f"{ANALYST}.toml", _Announcing).broker

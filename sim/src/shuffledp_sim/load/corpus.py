@@ -115,7 +115,7 @@ class Corpus:
                 raise UsageError(f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal it anew")
             self._file = os.open(folder / _RECORDS, os.O_RDONLY)  # last: nothing below can fail and leave it open
         except (OSError, EOFError, ValueError, msgspec.DecodeError) as error:
-            raise UsageError(f"{folder} is no corpus: {error}") from error
+            raise UsageError(f"{folder} is not a corpus: {error}") from error
 
     def __enter__(self) -> Self:
         return self

@@ -34,7 +34,7 @@ def result_json(
     """
     missing = [name for name in _FROM_RUNNER.values() if not environment.get(name)]
     if missing:
-        raise ConfigError(f"the runner of Classroom 50 sets {', '.join(missing)}; this is no run of it")
+        raise ConfigError(f"the runner of Classroom 50 sets {', '.join(missing)}; this is not such a run")
     given, of = predicted
     tests = [_test("Predictions", given, of, passed=given == of)]
     tests += [
