@@ -91,12 +91,12 @@ def krr_question(symbols: int, epsilon0: float | None, blanket: Fraction | None,
     Raises:
         UsageError: neither or both are given, or a value is outside its range.
     """
-    if (epsilon0 is None) == (blanket is None):
-        raise UsageError("give either --epsilon0 or --blanket, the exact parameter that calibrate prints")
-    if epsilon0 is not None:
+    if epsilon0 is not None and blanket is None:
         spec, notes = krr_histogram(symbols, epsilon0)
         return question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
-    return question(checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario)
+    if blanket is not None and epsilon0 is None:
+        return question(checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario)
+    raise UsageError("give either --epsilon0 or --blanket, the exact parameter that calibrate prints")
 
 
 def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser | LocalMatrix:
