@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import mixing_cheats as cheats
 import mixing_couriers as couriers
+import mixing_spellings as spellings
 from mixing_cheats import secrets_of, spoiled_user
 from mixing_model import (
     CONTEXT,
@@ -417,6 +418,9 @@ def attacks() -> dict[str, Attack]:
         "accuser shows a false share": Attack(
             lambda: put(cheats.FalseShare, 3), "BadBlameError", "node 3", ("T2 share",)
         ),
+        "accuser spells a share in a second way": Attack(
+            lambda: put(spellings.ShareRespeller, 3), "BadBlameError", "node 3", ("one encoding",)
+        ),
         "accuser shows a foreign record": Attack(
             lambda: put(cheats.ForeignRecord, 3), "BadBlameError", "node 3", ("T1",)
         ),
@@ -487,6 +491,7 @@ def attacks() -> dict[str, Attack]:
         "claim for another round": Attack(claim_for_another_round, "BadClaimError", "no claim"),
         "made-up user": Attack(made_up_user, "BadListError", "node 1", ("C1 enrolled",)),
         "one key twice in a claim": Attack(one_key_twice, "BadClaimError", seven, ("C2",)),
+        "one key in two spellings": Attack(spellings.claim_with_two_spellings, "BadClaimError", seven),
         "one key in two claims": Attack(key_in_two_claims, "BadListError", "node 1", ("L4",)),
         "one claim twice": Attack(listed_twice, "BadListError", "node 1", ()),
         "the victim alone": Attack(victim_alone, "BadListError", "node 1", ("L3",)),

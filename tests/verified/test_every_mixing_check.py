@@ -33,7 +33,7 @@ def without(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
             assert text.count(old) >= 1, f"the check {request.param} is no longer written like this"
             text = text.replace(old, new)
         text = text.replace("shuffledp_core.verified", name)
-        for module in ("mixing_model", "mixing_cheats", "mixing_couriers"):
+        for module in ("mixing_model", "mixing_cheats", "mixing_couriers", "mixing_spellings"):
             text = text.replace(f"from {module} import", f"from {name}.{module} import")
             text = text.replace(f"import {module} as", f"import {name}.{module} as")
         (tmp_path / name / file.name).write_text(text)

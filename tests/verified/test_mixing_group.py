@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixing_model import randomness
+from mixing_spellings import respelled
 from nacl import bindings
 
 from shuffledp_core.errors import ProofError, UnansweredError
@@ -71,6 +72,16 @@ def test_multiples_of_the_generator_are_those_of_the_standard(factor: int) -> No
 def test_what_is_no_element_or_the_identity_is_refused(text: str) -> None:
     with pytest.raises(ProofError):
         element(bytes.fromhex(text))
+
+
+def test_an_element_has_one_encoding() -> None:
+    """libsodium 1.0.18 ignores bit 255 when it decodes."""
+    for factor in range(1, 16):
+        encoded = multiply(small(factor), GENERATOR)
+        with pytest.raises(ProofError):
+            element(respelled(encoded))
+    with pytest.raises(ProofError):
+        element(respelled(bytes(32)))
 
 
 @pytest.mark.parametrize("value", [ORDER, ORDER + 1, 2**256 - 1])

@@ -58,10 +58,25 @@ def _rbcl() -> Any:
 
 
 def element(data: bytes) -> Element:
-    """The element that these bytes encode. `ProofError`: another length, no canonical encoding, or the identity."""
-    if len(data) != WIDTH or data == IDENTITY or not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
+    """Decode one group element that is not the identity, from its only encoding.
+
+    libsodium 1.0.18, which rbcl 1.1.2 carries, ignores bit 255 when it decodes: an element would have two encodings,
+    with different hashes. So what was decoded is encoded again and compared.
+
+    Raises:
+        ProofError: another length, not the canonical encoding of an element, or the identity.
+    """
+    if not _is_valid(data):
         raise ProofError(f"{data[:WIDTH].hex()!r} is no group element, or the identity")
     return Element(bytes(data))
+
+
+def _is_valid(data: bytes) -> bool:
+    if len(data) != WIDTH or data == IDENTITY:
+        return False
+    if not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
+        return False
+    return bool(added([bytes(data)]) == data)
 
 
 def scalar(data: bytes) -> Scalar:
