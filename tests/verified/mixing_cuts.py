@@ -1,7 +1,11 @@
 """Each check of docs/mixing.md as (module, its source, what stands there without it): see `test_every_mixing_check`."""
 
 CUT = {
-    "one encoding": ("group", "return bool(added([bytes(data)]) == data)", "return True"),
+    "one encoding": (
+        "group",
+        "if not _is_encoding(_library(), encoded):",
+        "if not _library().crypto_core_ristretto255_is_valid_point(encoded):",
+    ),
     "K2": ("keys", '            verify_knowledge("blinding"', '            (lambda *_: None)("blinding"'),
     "K3": ("keys", '                verify_knowledge("opening"', '                (lambda *_: None)("opening"'),
     "C1 enrolled": ("claims", "if claim.credential not in enrolled:", "if False:"),

@@ -21,6 +21,9 @@ IDEAL = {
     "from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel\n": (
         f"from {NAME}.ideal_algebra import VARIABLE, AcceleratorWarning, wheel\n"
     ),
+    "from shuffledp_core.verified.vectors import first_failure\n": (
+        f"from {NAME}.ideal_algebra import first_failure\n"
+    ),
     "from nacl import bindings\n": f"import {NAME}.ideal_algebra as bindings\n",
     "from shuffledp_core.documents.signatures import check_signature\n": (
         f"from {NAME}.ideal_algebra import check_signature\n"

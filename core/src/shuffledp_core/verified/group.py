@@ -1,7 +1,8 @@
 """ristretto255 (RFC 9496) by libsodium, and the hashes of docs/mixing.md, "Notation". No arithmetic of our own.
 
-rbcl adds bytes that encode no element without a word, and calls the identity valid: everything that others send goes
-through `element` or `scalar` first.
+rbcl adds bytes that encode no element without an error, calls the identity valid, and ignores bit 255 when it decodes
+(docs/adr/0016-one-encoding.md). Bytes that others send go through `element` or `scalar` first: an `Element` has exactly
+one encoding, so bytes can be hashed and compared in its place.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import hashlib
 import sys
 import tempfile
 from collections.abc import Iterable
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any, Final, NewType
 
 from shuffledp_core.errors import ConfigError, NotInstalledError, ProofError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.verified.vectors import first_failure
 
 Element = NewType("Element", bytes)
 """32 bytes: the canonical encoding of an element that is not the identity."""
@@ -57,31 +59,62 @@ def _rbcl() -> Any:
     return rbcl
 
 
+@cache
+def _library() -> Any:
+    """rbcl, once it has passed the test vectors of RFC 9496 in this process.
+
+    Raises:
+        NotInstalledError, ConfigError: as `_rbcl`.
+        ConfigError: the library fails a vector.
+    """
+    library = _rbcl()
+    failure = first_failure(
+        partial(_is_encoding, library),
+        partial(_product, library),
+        library.crypto_core_ristretto255_add,
+    )
+    if failure:
+        raise ConfigError(
+            f"ristretto255 of the installed rbcl {failure}; verified rounds cannot be computed with it: "
+            "reinstall rbcl, and if that does not help, report the machine and do not use it"
+        )
+    return library
+
+
+def _is_encoding(library: Any, data: bytes) -> bool:
+    """Whether the bytes are the one encoding of an element that is not the identity.
+
+    The library ignores bit 255, so what it decoded is encoded again, and compared.
+    """
+    if len(data) != WIDTH or data == IDENTITY:
+        return False
+    if not library.crypto_core_ristretto255_is_valid_point(data):
+        return False
+    return bool(library.crypto_core_ristretto255_add(data, IDENTITY) == data)
+
+
+def _product(library: Any, factor: bytes, point: bytes) -> bytes:
+    """factor · point, both valid. `RuntimeError` where it is the identity."""
+    if point == GENERATOR:
+        return bytes(library.crypto_scalarmult_ristretto255_base(factor))
+    return bytes(library.crypto_scalarmult_ristretto255(factor, point))
+
+
 def element(data: bytes) -> Element:
     """Decode one group element that is not the identity, from its only encoding.
-
-    libsodium 1.0.18, which rbcl 1.1.2 carries, ignores bit 255 when it decodes: an element would have two encodings,
-    with different hashes. So what was decoded is encoded again and compared.
 
     Raises:
         ProofError: another length, not the canonical encoding of an element, or the identity.
     """
-    if not _is_valid(data):
-        raise ProofError(f"{data[:WIDTH].hex()!r} is no group element, or the identity")
-    return Element(bytes(data))
-
-
-def _is_valid(data: bytes) -> bool:
-    if len(data) != WIDTH or data == IDENTITY:
-        return False
-    if not _rbcl().crypto_core_ristretto255_is_valid_point(bytes(data)):
-        return False
-    return bool(added([bytes(data)]) == data)
+    encoded = bytes(data)
+    if not _is_encoding(_library(), encoded):
+        raise ProofError(f"{encoded[:WIDTH].hex()!r} is no group element, or the identity")
+    return Element(encoded)
 
 
 def scalar(data: bytes) -> Scalar:
     """The number that these bytes encode. `ProofError` for another length or a number not below the order."""
-    if len(data) != WIDTH or _rbcl().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
+    if len(data) != WIDTH or _library().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
         raise ProofError(f"{data[:WIDTH].hex()!r} is no scalar in canonical form")
     return Scalar(bytes(data))
 
@@ -89,7 +122,7 @@ def scalar(data: bytes) -> Scalar:
 def random_scalar(random: RandomBytes) -> Scalar:
     """A uniform scalar that is not zero, from 64 bytes of `random` (bias below 2^-250)."""
     while True:
-        drawn = _rbcl().crypto_core_ristretto255_scalar_reduce(random(2 * WIDTH))
+        drawn = _library().crypto_core_ristretto255_scalar_reduce(random(2 * WIDTH))
         if drawn != bytes(WIDTH):
             return Scalar(drawn)
 
@@ -97,9 +130,7 @@ def random_scalar(random: RandomBytes) -> Scalar:
 def multiply(factor: Scalar, point: Element) -> Element:
     """factor · point, both valid. `ProofError` where the result is the identity, so also for the factor 0."""
     try:
-        if point == GENERATOR:
-            return Element(_rbcl().crypto_scalarmult_ristretto255_base(factor))
-        return Element(_rbcl().crypto_scalarmult_ristretto255(factor, point))
+        return Element(_product(_library(), factor, point))
     except RuntimeError as error:
         raise ProofError("a product of group elements is the identity") from error
 
@@ -117,7 +148,7 @@ def total(points: Iterable[bytes]) -> Element:
 
 def added(points: Iterable[bytes]) -> bytes:
     """The sum of valid elements and of sums of such, where any of them, and the result, may be the identity."""
-    return bytes(reduce(_rbcl().crypto_core_ristretto255_add, points, IDENTITY))
+    return bytes(reduce(_library().crypto_core_ristretto255_add, points, IDENTITY))
 
 
 def less(point: Element, gone: Iterable[Element]) -> Element:
@@ -125,7 +156,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
     Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
     """
-    found = reduce(_rbcl().crypto_core_ristretto255_sub, gone, point)
+    found = reduce(_library().crypto_core_ristretto255_sub, gone, point)
     if found == IDENTITY:
         raise ProofError("what is left of a sum of group elements is the identity")
     return Element(found)
@@ -138,8 +169,8 @@ def minus(left: Element, right: Element) -> Element:
 
 def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
     """factor · secret + summand modulo the order."""
-    product = _rbcl().crypto_core_ristretto255_scalar_mul(factor, secret)
-    return Scalar(_rbcl().crypto_core_ristretto255_scalar_add(product, summand))
+    product = _library().crypto_core_ristretto255_scalar_mul(factor, secret)
+    return Scalar(_library().crypto_core_ristretto255_scalar_add(product, summand))
 
 
 def number(value: int) -> bytes:
@@ -164,4 +195,4 @@ def digested(label: str, *parts: bytes) -> bytes:
 
 def challenge(label: str, *parts: bytes) -> Scalar:
     """C(label; parts): all 64 bytes of H, modulo the order."""
-    return Scalar(_rbcl().crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))
+    return Scalar(_library().crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))
