@@ -2,6 +2,8 @@
 
 Nobody may use that they could compute logarithms or sign for others: the moves of `small_cheats` do not. In return a
 whole round takes about a millisecond, so that all of them can be played.
+
+Like libsodium 1.0.18, the group ignores bit 255 of an element that it decodes: every element has a second spelling.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ def _bytes(value: int) -> bytes:
     return (value % ORDER).to_bytes(32, "little")
 
 
+def _decoded(point: bytes) -> int:
+    return _number(point) & (2**255 - 1)
+
+
 def crypto_core_ristretto255_is_valid_point(data: bytes) -> bool:
-    return _number(data) < ORDER
+    return _decoded(data) < ORDER
 
 
 def crypto_core_ristretto255_scalar_reduce(data: bytes) -> bytes:
@@ -42,7 +48,7 @@ def crypto_core_ristretto255_scalar_reduce(data: bytes) -> bytes:
 
 
 def crypto_scalarmult_ristretto255(factor: bytes, point: bytes) -> bytes:
-    product = _number(factor) * _number(point) % ORDER
+    product = _number(factor) * _decoded(point) % ORDER
     if not product:
         raise RuntimeError("the identity")
     return product.to_bytes(32, "little")
@@ -53,18 +59,19 @@ def crypto_scalarmult_ristretto255_base(factor: bytes) -> bytes:
 
 
 def crypto_core_ristretto255_add(left: bytes, right: bytes) -> bytes:
-    return _bytes(_number(left) + _number(right))
+    return _bytes(_decoded(left) + _decoded(right))
 
 
 def crypto_core_ristretto255_sub(left: bytes, right: bytes) -> bytes:
-    return _bytes(_number(left) - _number(right))
+    return _bytes(_decoded(left) - _decoded(right))
 
 
 def crypto_core_ristretto255_scalar_mul(left: bytes, right: bytes) -> bytes:
     return _bytes(_number(left) * _number(right))
 
 
-crypto_core_ristretto255_scalar_add = crypto_core_ristretto255_add
+def crypto_core_ristretto255_scalar_add(left: bytes, right: bytes) -> bytes:
+    return _bytes(_number(left) + _number(right))
 
 
 def crypto_sign_seed_keypair(seed: bytes) -> tuple[bytes, bytes]:

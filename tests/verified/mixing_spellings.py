@@ -13,13 +13,34 @@ from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import opening_context
 from shuffledp_core.verified.claims import Prepared, check_claim, seal_record, sign_claim
 from shuffledp_core.verified.group import WIDTH, Element
+from shuffledp_core.verified.headers import Header, signed_header
 from shuffledp_core.verified.hops import Hop, Opened
 from shuffledp_core.verified.proofs import prove_equal
+from shuffledp_core.verified.vectors import with_bit_255
 
 
 def respelled(data: bytes) -> Element:
-    """The same 255 bits with bit 255 set: the element that a lax decoder reads is the same."""
-    return Element(data[: WIDTH - 1] + bytes([data[WIDTH - 1] | 0x80]))
+    """The second spelling of an element, which a decoder that ignores bit 255 takes for the first."""
+    return Element(with_bit_255(data))
+
+
+def respelled_share(hop: Hop, index: int, random: RandomBytes) -> tuple[Element, bytes]:
+    """The true share of a record in its second spelling, with a proof over that spelling."""
+    key = hop._taken.keys[index]
+    share = respelled(hop._taken.shares[index])
+    pairs = hop._terms.route.opener(hop.position), (key, share)
+    context = opening_context(hop._terms, hop.position)
+    return share, prove_equal("opening", context, *pairs, hop._secrets.opening, random)
+
+
+def respelled_sum(hop: Hop, header: Header, random: RandomBytes) -> Header:
+    """The header with its sum in the second spelling, proved and signed."""
+    said = replace(header, total=respelled(header.total))
+    pairs = hop._terms.route.blinder(hop.position), (hop.chain.total, Element(said.total))
+    context = (hop._terms.manifest, *said.parts())
+    proof = prove_equal("hop", context, *pairs, hop._secrets.blinding, random)
+    proved = replace(said, proof=proof)
+    return replace(proved, signature=hop._sign(signed_header(hop._terms, proved)))
 
 
 class ShareRespeller(Hop):
@@ -30,12 +51,7 @@ class ShareRespeller(Hop):
         return replace(batch, contents=(None, *batch.contents[1:]))
 
     def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
-        key = self._taken.keys[index]
-        share = respelled(self._taken.shares[index])
-        pairs = self._terms.route.opener(self.position), (key, share)
-        context = opening_context(self._terms, self.position)
-        secret = self._secrets.opening
-        return share, prove_equal("opening", context, *pairs, secret, random)
+        return respelled_share(self, index, random)
 
 
 def key_in_two_spellings(user: int) -> Prepared:

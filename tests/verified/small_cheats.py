@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mixing_cheats import flipped, last_record, minus_secret
+from mixing_spellings import respelled, respelled_share, respelled_sum
 from small_search import Moot, Over
 
 from shuffledp_core.randomness import RandomBytes
@@ -39,6 +40,9 @@ OUT = (
     "drops a record, and counts it",
     "two records for one of a colluder's",
     "a colluder's key twice",
+    "a colluder's key in two spellings",
+    "an honest key in a second spelling",
+    "signs the sum in a second spelling",
     "a colluder's key exchanged",
     "a colluder's box under an honest key",
     "an excluded user's record",
@@ -47,10 +51,23 @@ OUT = (
     "two headers, one after the other",
     "says nothing",
 )
-SHOWN = ("a colluder's history", "a made-up input", "nothing", "not signed")
+SHOWN = ("a colluder's history", "a made-up input", "its share in a second spelling", "nothing", "not signed")
 MOVED = ("somebody else's records", "keys that were not put out", "nothing")
-ACCUSED = ("accuses nobody", "accuses a record that opens", "shows a false share", "accuses a record that it made up")
-BOARD = ("drops a message", "doubles a message", "exchanges a message", "changes a symbol", "adds two messages")
+ACCUSED = (
+    "accuses nobody",
+    "accuses a record that opens",
+    "shows a false share",
+    "shows a true share in a second spelling",
+    "accuses a record that it made up",
+)
+BOARD = (
+    "drops a message",
+    "doubles a message",
+    "exchanges a message",
+    "changes a symbol",
+    "adds two messages",
+    "a key in a second spelling",
+)
 
 
 def made_up(terms: MixTerms, position: int, secret: Scalar, symbol: int = 0) -> bytes:
@@ -96,9 +113,12 @@ class Corrupt(Receiver):
 
     def _false(self, move: str, random: RandomBytes) -> Accused:
         true = self._accused(self.game.honest_place(self._taken.keys, self.position - 1), random)
+        if "share" in move and not true.share:
+            raise Moot
+        if move == "shows a true share in a second spelling":
+            share, proof = respelled_share(self, true.index, random)  # type: ignore[arg-type]
+            return replace(true, share=share, proof=proof)
         if move == "shows a false share":
-            if not true.share:
-                raise Moot
             return replace(true, share=multiply(fresh("share"), Element(true.share)))
         return replace(true, record=flipped(true.record)) if move == "accuses a record that it made up" else true
 
@@ -132,6 +152,8 @@ class CorruptHop(Corrupt, Hop):
             else:
                 self.first_try = other, records
             return header, records
+        if move == "signs the sum in a second spelling":
+            return respelled_sum(self, header, random), records
         changed = self.changed(move, list(records))
         if move == "exchanges a record, and signs the sum":
             found = replace(self.header(changed, random), total=total(Element(each[:WIDTH]) for each in changed))
@@ -171,6 +193,8 @@ class CorruptHop(Corrupt, Hop):
             records[other] = flipped(records[victim])
         elif move == "a key that is no element":
             records[victim] = b"\xff" * WIDTH + box[victim]
+        elif move == "an honest key in a second spelling":
+            records[victim] = respelled(keys[victim]) + box[victim]
         elif move == "the identity as a key":
             records[victim] = bytes(WIDTH) + box[victim]
         elif move == "a colluder's box under an honest key":
@@ -196,8 +220,10 @@ class CorruptHop(Corrupt, Hop):
             records[self._place(keys, first[1])] = made_up(terms, at, mine)
             records[gone] = made_up(terms, at, minus_secret([first[1], second[0]], mine))
             return
-        again = first[0] if move == "a colluder's key twice" else first[1]
+        again = first[1] if move == "an excluded user's record" else first[0]
         records[gone] = made_up(terms, at, again)
+        if move == "a colluder's key in two spellings":
+            records[gone] = respelled(records[gone][:WIDTH]) + records[gone][WIDTH:]
         records[kept] = made_up(terms, at, minus_secret(second, again))
         if move == "an excluded user's record":
             key = multiply(again, terms.route.blinding[at - 1])
@@ -237,6 +263,8 @@ class CorruptHop(Corrupt, Hop):
             answer: Origin | Step = self._origin(at, random)
         else:
             share, share_proof = self._proved_share(at, random)
+            if move == "its share in a second spelling":
+                share, share_proof = respelled_share(self, at, random)
             record, path = self._taken.records[at], self._taken.tree.path(at)
             if move == "a made-up input":
                 box = self._terms.seal(self.position, Element(share), split(last_record(trace))[1])
@@ -299,6 +327,8 @@ class CorruptAnalyst(Corrupt, Analyst):
             board[0] = self._own(fresh("board"))
         if move == "changes a symbol":
             board[0] = board[0][:WIDTH] + bytes([(board[0][WIDTH] + 1) % terms.alphabet]) + board[0][WIDTH + 1 :]
+        if move == "a key in a second spelling":
+            board[0] = respelled(board[0][:WIDTH]) + board[0][WIDTH:]
         if move == "adds two messages":
             board += [self._own(fresh("board")), self._own(minus_secret([], fresh("board")))]
         if not board:

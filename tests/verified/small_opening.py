@@ -9,6 +9,7 @@ from dataclasses import replace
 import small_carriers as carriers
 import small_users as users
 from mixing_cheats import minus_secret
+from mixing_spellings import respelled
 from nacl import bindings
 from small_cheats import fresh
 from small_search import Broken, Moot, Over
@@ -83,6 +84,10 @@ class Opening(Table):
         bound, own = (CONTEXT, f"mix-{position}".encode(), number(position)), fresh(move)
         if move == "the identity":
             return secret, replace(key, blinding=bytes(WIDTH))
+        if move == "a key in a second spelling":
+            point, base = respelled(key.blinding), route.blinding[-1]
+            proof = prove_knowledge("blinding", bound, base, point, secret.blinding, Drawn("proof"))
+            return secret, replace(key, blinding=point, blinding_proof=proof)
         if move == "cancels the key before it":
             point = multiply(own, route.blinding[-2])
             proof = prove_knowledge("blinding", bound, route.blinding[-2], point, own, Drawn("proof"))

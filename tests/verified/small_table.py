@@ -33,7 +33,13 @@ STRANGER = 99
 
 CONTEXT = route_context("small", "00" * 16, "11" * 32)
 ALPHABET = 3
-KEYS = ("cancels the key before it", "an opening key of another base", "copies the opening key", "the identity")
+KEYS = (
+    "cancels the key before it",
+    "an opening key of another base",
+    "copies the opening key",
+    "the identity",
+    "a key in a second spelling",
+)
 LIST = ("lists somebody made up", "lists user 0 alone", "lists somebody twice", "lists a damaged claim", "two lists")
 PASSED_ON = ("a claim cut elsewhere", "a claim with a damaged proof")
 CLAIMED = ("the list without a claim", "the list with a damaged claim")

@@ -6,6 +6,7 @@ from functools import cache
 
 from mixing_cheats import flipped, minus_secret, spoiled_record
 from mixing_model import randomness
+from mixing_spellings import respelled
 from nacl import bindings
 from small_search import Moot
 
@@ -32,6 +33,7 @@ MOVES = (
     "a bad symbol",
     "a bad proof",
     "one key twice",
+    "one key in two spellings",
     "keys that cancel",
     "keys that hide a victim's",
     "a victim's keys",
@@ -73,7 +75,7 @@ def honest(terms: MixTerms, user: int) -> Prepared:
 def corrupt(terms: MixTerms, user: int, move: str) -> Prepared:
     """What a corrupt user sends; without a move what an honest one would, from secrets that all corrupt ones know."""
     own = list(secrets_of(user, terms.messages_per_user))
-    if move == "one key twice":
+    if move.startswith("one key"):
         own = own[:1] * len(own)
     if move == "keys that cancel":
         own = [own[0], minus_secret([], own[0])]
@@ -84,6 +86,8 @@ def corrupt(terms: MixTerms, user: int, move: str) -> Prepared:
         if layer > terms.analyst or message >= len(records):
             raise Moot
         records[message] = spoiled_record(terms, own[message], 0, layer, how)
+    if move == "one key in two spellings" and len(records) > 1:
+        records[1] = respelled(records[1][:WIDTH]) + records[1][WIDTH:]
     if move == "keys that cancel":
         records[0] = spoiled_record(terms, own[0], 0, 2, "box")
     made = sign_claim(terms, records, own, credential_seed(user), randomness(f"corrupt {user}"))

@@ -46,6 +46,7 @@ def given(*moves: str) -> dict[str, Any]:
 
 
 FOUND = {
+    "one encoding": Found("node 2", "P2"),
     "K2": Found("node 2", "P4"),
     "K3": Found("node 2", "P4"),
     "C1 enrolled": Found("node 1", "P1"),
@@ -152,6 +153,30 @@ def test_without_the_check_the_search_finds_a_broken_promise(rounds: ModuleType,
             rounds, found.corrupt.split(", "), found.deviations, messages=found.messages, **found.more
         )
     assert broken.startswith(found.broken), (broken, said, played)
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "move", "broken"),
+    [
+        ("node 2", "node 2: shows a true share in a second spelling", "P2 (d)"),
+        ("user 2", "user 2: one key in two spellings", "P2: node 1 is honest, and named"),
+        ("node 1", "node 1: an honest key in a second spelling", "P1"),
+        (
+            "node 1, user 1, user 2",
+            "node 1: a colluder's key in two spellings",
+            "P2: node 2 is honest, and named",
+        ),
+    ],
+)
+def test_a_decoder_that_ignores_bit_255_breaks_promises_and_one_encoding_keeps_them(
+    rounds: ModuleType, corrupt: str, move: str, broken: str
+) -> None:
+    """Each element of the ideal group has two spellings, as in libsodium 1.0.18."""
+    size = {"messages": 2, **given(move)}
+    parties = corrupt.split(", ")
+    with without(*CUTS["one encoding"]):
+        assert search(rounds, parties, 0, **size)[1].startswith(broken)
+    assert search(rounds, parties, 1, **size)[1:] == ("", [])
 
 
 @pytest.mark.parametrize("rule", sorted(ALL_RULES))
