@@ -15,7 +15,7 @@ from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import Case
 from shuffledp_core.verified.chain import follow, signed_board
 from shuffledp_core.verified.evidence import Accused, Moved, Moves, Origin, Passage, Step, Trace, Transcript
-from shuffledp_core.verified.group import WIDTH, Element, Scalar, challenge, less, multiply, total
+from shuffledp_core.verified.group import WIDTH, Element, Scalar, challenge, element, less, multiply, total
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Analyst, Hop, Question, Receiver
 from shuffledp_core.verified.proofs import prove_knowledge
@@ -282,7 +282,7 @@ class CorruptHop(Corrupt, Hop):
         if move == "nothing":
             raise Over
         case = follow(self._terms, self._listed, question.headers, question.transcripts).case
-        keys = case.listed.by_credential[passage.credential].key_list
+        keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
         if passage.hops:
             keys = tuple(Element(moved.record[:WIDTH]) for moved in passage.hops[-1].moves)
         return self._moved(case, passage, Moves(tuple(self._where(key, move, random) for key in keys)))
@@ -290,7 +290,7 @@ class CorruptHop(Corrupt, Hop):
     def shown_of(self, transcript: Transcript, passage: Passage, random: RandomBytes) -> Passage:
         """Somebody else's passage, signed for the question about a transcript."""
         case = follow(self._terms, self._listed, self.game.headers[: transcript.position - 1], ()).case
-        keys = case.listed.by_credential[passage.credential].key_list
+        keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
         return self._moved(case, passage, Moves(tuple(self._where(key, "", random) for key in keys)))
 
     def _where(self, key: Element, move: str, random: RandomBytes) -> Moved:

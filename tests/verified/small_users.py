@@ -17,6 +17,7 @@ from shuffledp_core.verified.group import (
     Element,
     Scalar,
     challenge,
+    element,
     less,
     multiply,
     multiply_add,
@@ -103,7 +104,7 @@ def _with_keys_of(terms: MixTerms, user: int, records: list[bytes], move: str) -
     victim, own = honest(terms, 0), secrets_of(user, terms.messages_per_user)
     if len(own) < 2:
         raise Moot
-    theirs = victim.claim.key_list
+    theirs = tuple(map(element, victim.claim.key_list))
     hidden = [total((theirs[0], multiply(own[0], GENERATOR))), less(multiply(own[1], GENERATOR), (theirs[0],))]
     keys = list(theirs) if move == "a victim's keys" else hidden
     packed = [key + record[WIDTH:] for key, record in zip(keys, records, strict=True)]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import ristretto
 from mixing_model import randomness
 
+import shuffledp_analyst
+import shuffledp_client
+import shuffledp_core
+import shuffledp_shuffler
 from shuffledp_core.errors import ConfigError, ProofError
 from shuffledp_core.onion.acceleration import AcceleratorWarning
 from shuffledp_core.verified import acceleration, group
@@ -179,3 +185,14 @@ def test_an_accelerator_that_accepts_a_second_encoding_is_not_used(monkeypatch: 
             assert acceleration.points() is None
     finally:
         acceleration.points.cache_clear()
+
+
+def test_product_code_makes_elements_by_decoding_or_from_a_librarys_results_alone() -> None:
+    """So that equal elements are equal bytes wherever they are hashed, compared or kept in a set."""
+    makers = set()
+    for package in (shuffledp_core, shuffledp_shuffler, shuffledp_client, shuffledp_analyst):
+        for source in Path(package.__path__[0]).rglob("*.py"):
+            for node in ast.walk(ast.parse(source.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Element":
+                    makers.add(source.stem)
+    assert makers == {"group", "batches"}

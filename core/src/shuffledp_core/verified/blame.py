@@ -135,7 +135,7 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     claim = case.listed.by_credential.get(origin.credential)
     if claim is None or not 0 <= origin.index < terms.messages_per_user:
         raise BadBlameError(f"{party}: names a claim that is not on its list")
-    key = claim.key_list[origin.index]
+    key = element(claim.key_list[origin.index])
     leaf = commitment(terms, origin.salt, origin.index, key + split(outgoing)[1])
     with at_fault(BadBlameError, party):
         verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5
@@ -197,7 +197,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
     claim = case.listed.by_credential.get(passage.credential)
     if claim is None or len(passage.hops) > len(case.headers):
         raise UnansweredError("no answer: the passage is of nobody on the list, or longer than the route")
-    keys = claim.key_list
+    keys = tuple(map(element, claim.key_list))
     for position, hop in enumerate(passage.hops, start=1):
         so_far = Passage(passage.credential, passage.hops[: position - 1])
         case.terms.require_signed(position, signed_moves(case, position, so_far, hop), hop.signature)

@@ -49,9 +49,9 @@ class Claim:
         return (self.credential, self.root, self.proof, self.keys, self.signature)
 
     @property
-    def key_list(self) -> tuple[Element, ...]:
-        """The keys one by one; they are elements once the claim was checked."""
-        return tuple(Element(self.keys[start : start + WIDTH]) for start in range(0, len(self.keys), WIDTH))
+    def key_list(self) -> tuple[bytes, ...]:
+        """The encoded keys one by one, unchecked: `check_claim` returns them as elements."""
+        return tuple(self.keys[start : start + WIDTH] for start in range(0, len(self.keys), WIDTH))
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,24 @@ def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, 
     secrets = tuple(
         challenge("secret", terms.manifest, own, credential, number(index), said) for index in range(len(symbols))
     )
-    messages = _board_messages(terms, secrets, symbols)
-    records = _sealed(terms, secrets, messages)
+    keys, contents = _contents(terms, secrets, symbols)
+    records = _sealed(terms, secrets, keys, contents)
+    messages = map(bytes.__add__, keys, contents)
     return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=tuple(messages))
 
 
 def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     """What stands on the board for one message under a secret x: x B_L || symbol || proof."""
-    return _board_messages(terms, [secret], [symbol])[0]
+    [key], [content] = _contents(terms, [secret], [symbol])
+    return key + content
 
 
-def _board_messages(terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]) -> list[bytes]:
+def _contents(terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]) -> tuple[list[Element], list[bytes]]:
+    """For each message its key on the board, x B_L, and what its last box holds, symbol || proof."""
     said = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
     contexts = [(terms.manifest, each) for each in said]
     keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
-    return [b"".join(parts) for parts in zip(keys, said, proofs, strict=True)]
+    return keys, [symbol + proof for symbol, proof in zip(said, proofs, strict=True)]
 
 
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
@@ -116,11 +119,13 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
 
     The same x and symbol give the same bytes: two different boxes under one x would show both to whoever compares them.
     """
-    return _sealed(terms, [secret], [board_message(terms, secret, symbol)])[0]
+    return _sealed(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
 
 
-def _sealed(terms: MixTerms, secrets: Sequence[Scalar], messages: Sequence[bytes]) -> list[bytes]:
-    boxes = [terms.seal(terms.analyst, Element(key), content) for key, content in map(split, messages)]
+def _sealed(
+    terms: MixTerms, secrets: Sequence[Scalar], keys: Sequence[Element], contents: Sequence[bytes]
+) -> list[bytes]:
+    boxes = [terms.seal(terms.analyst, key, content) for key, content in zip(keys, contents, strict=True)]
     for position in range(terms.hops, 1, -1):
         shares = multiples(terms.route.opener(position)[1], secrets)
         boxes = [terms.seal(position, share, box) for share, box in zip(shares, boxes, strict=True)]
@@ -134,7 +139,7 @@ def sign_claim(
     credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
     seed = random(WIDTH)
     commitments = root(commitments_of(terms, seed, records))
-    keys = tuple(Element(split(record)[0]) for record in records)
+    keys = [split(record)[0] for record in records]
     proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
     unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
     signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[: bindings.crypto_sign_BYTES]
@@ -157,8 +162,8 @@ def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> li
     return [commitment(terms, salt(terms, seed, index), index, record) for index, record in enumerate(records)]
 
 
-def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> bytes:
-    """Checks a claim as everybody does; returns the sum of its keys, which may be the identity.
+def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> tuple[tuple[Element, ...], bytes]:
+    """Check a claim as everybody does; return its keys, and their sum, which may be the identity.
 
     1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and is enrolled.
     2. C2: it has m different keys, each an element.
@@ -180,7 +185,7 @@ def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> by
         if len(set(keys)) != len(keys):  # C2
             raise ProofError("a key stands twice in the claim")
         verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3
-    return keys.total
+    return tuple(keys), keys.total
 
 
 def verify_signature(terms: MixTerms, claim: Claim) -> None:
@@ -254,13 +259,13 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
     if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
     try:
-        sums = spread(lambda claim: check_claim(terms, claim, enrolled), claims)  # L2
+        checked = spread(lambda claim: check_claim(terms, claim, enrolled), claims)  # L2
     except BadClaimError as error:
         raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
-    keys = list(chain.from_iterable(claim.key_list for claim in claims))
+    keys = list(chain.from_iterable(keys for keys, _ in checked))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key stands twice in the list")
     try:
-        return ClaimList(digest, tuple(claims), total(sums))
+        return ClaimList(digest, tuple(claims), total(own for _, own in checked))
     except ProofError as error:
         raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

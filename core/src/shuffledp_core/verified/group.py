@@ -20,7 +20,11 @@ from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified.vectors import first_failure
 
 Element = NewType("Element", bytes)
-"""32 bytes: the canonical encoding of an element that is not the identity."""
+"""32 bytes: the only encoding of an element that is not the identity.
+
+Made by decoding (`element`, `batches.Elements`) or by the library's own encoding of a result, and nowhere else: so two
+elements are equal exactly if their bytes are, in hashes, sets and comparisons.
+"""
 
 Scalar = NewType("Scalar", bytes)
 """32 bytes, little endian, below the group's order."""

@@ -117,8 +117,8 @@ def verify_equal(
         raise ProofError(f"the proof of equal logarithms ({purpose}) does not hold")
 
 
-def prove_all(context: Context, points: Sequence[Element], secrets: Sequence[Scalar], random: RandomBytes) -> bytes:
-    """One proof of knowledge of every logarithm to G of the points (batch Schnorr, Gennaro et al. 2004)."""
+def prove_all(context: Context, points: Sequence[bytes], secrets: Sequence[Scalar], random: RandomBytes) -> bytes:
+    """One proof of knowledge of every logarithm to G of the encoded points (batch Schnorr, Gennaro et al. 2004)."""
     statement = (*context, b"".join(points))
     r = nonce(random, Scalar(b"".join(secrets)), (b"claim", *statement))
     c = challenge("claim", *statement, multiply(r, GENERATOR))

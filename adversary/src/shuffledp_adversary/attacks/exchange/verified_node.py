@@ -22,7 +22,7 @@ from shuffledp_core.randomness import system_random
 from shuffledp_core.verified.chain import follow
 from shuffledp_core.verified.claiming import EnrolledClaim, enrolled_claim, pack_claim, signed_enrolments
 from shuffledp_core.verified.claims import ClaimList, board_message, list_digest, make_claim, signed_list
-from shuffledp_core.verified.group import Element, multiply, random_scalar, total
+from shuffledp_core.verified.group import Element, element, multiply, random_scalar, total
 from shuffledp_core.verified.headers import make_header
 from shuffledp_core.verified.history import History, check_history
 from shuffledp_core.verified.hops import Hop
@@ -128,7 +128,7 @@ def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
     geometry = live.require_terms().geometry
     claim = split_submission(geometry, live.folder.envelopes.read_bytes()[: geometry.envelope_bytes])[0].claim
     secret = live.require_secret().blinding
-    keys = {multiply(secret, key) for key in claim.key_list}
+    keys = {multiply(secret, element(key)) for key in claim.key_list}
     return [record for record in records if parts_of(record)[0] in keys]
 
 
