@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 import ristretto
-from mixing_model import randomness
+from mixing_model import World, randomness
+from mixing_spellings import ShareRespeller
 
 import shuffledp_analyst
 import shuffledp_client
 import shuffledp_core
 import shuffledp_shuffler
-from shuffledp_core.errors import ConfigError, ProofError
+from shuffledp_core.errors import BadBlameError, ConfigError, ProofError
 from shuffledp_core.onion.acceleration import AcceleratorWarning
 from shuffledp_core.verified import acceleration, group
 from shuffledp_core.verified.group import GENERATOR, added, element, multiply, random_scalar
@@ -185,6 +186,17 @@ def test_an_accelerator_that_accepts_a_second_encoding_is_not_used(monkeypatch: 
             assert acceleration.points() is None
     finally:
         acceleration.points.cache_clear()
+
+
+def test_a_round_of_a_lax_build_is_refused_later_and_its_node_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SECURITY.md says: such a round was published without an honest user, and verified then."""
+    world = World().put(ShareRespeller, 3)
+    with monkeypatch.context() as lax:
+        lax.setattr(group, "_is_encoding", lambda library, data: library.crypto_core_ristretto255_is_valid_point(data))
+        world.play()
+        assert len(world.analyst.chain.excluded) == 1
+    with pytest.raises(BadBlameError, match=r"node 3: .* is no group element"):
+        world.check()
 
 
 def test_product_code_makes_elements_by_decoding_or_from_a_librarys_results_alone() -> None:
