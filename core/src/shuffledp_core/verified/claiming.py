@@ -47,9 +47,14 @@ def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
     """A claim with its credential's document.
 
     Raises:
-        MalformedDocumentError: the document is not written as enrolment authorities write it: enrol again.
+        MalformedDocumentError: the document is not written as enrolment authorities write it, or its expiry does not
+            fit into a claim: enrol again.
     """
     owner = from_json(credential.body, Credential)
+    if owner.expires_at is not None and not 0 <= owner.expires_at < _NEVER:
+        raise MalformedDocumentError(
+            f"the credential expires at {owner.expires_at}, which does not fit into the 8 bytes of a claim: enrol again"
+        )
     enrolled = EnrolledClaim(claim, owner.expires_at, bytes.fromhex(credential.signature))
     if enrolled.credential(owner.population) != credential:
         raise MalformedDocumentError(
