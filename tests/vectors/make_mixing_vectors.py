@@ -28,13 +28,16 @@ from mixing_model import (
     honest_users,
     identity_seed,
     list_signature,
+    randomness,
     route_keys,
     signer,
 )
+from mixing_spellings import key_in_two_spellings, respelled, respelled_sum
 
 from shuffledp_core.verified.chain import signed_board
 from shuffledp_core.verified.claims import Claim
-from shuffledp_core.verified.group import GENERATOR, Scalar, multiply
+from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, number
+from shuffledp_core.verified.proofs import prove_knowledge
 
 FILE = Path(__file__).with_name("mixing.json")
 
@@ -117,6 +120,23 @@ def defects(world: World) -> list[dict[str, Any]]:
             "value": plain(replace(first, blinding=doubled)),
             "error": "RoundKeyError",
         },
+        *second_spellings(world),
+    ]
+
+
+def second_spellings(world: World) -> list[dict[str, Any]]:
+    """Elements with bit 255 set, whose proofs and signatures hold for a decoder that ignores that bit."""
+    secret, key = route_keys()[0][0], route_keys()[1][0]
+    point, bound = respelled(key.blinding), (CONTEXT, NAMES[0].encode(), number(1))
+    proof = prove_knowledge("blinding", bound, GENERATOR, point, secret.blinding, randomness("key"))
+    found = {
+        "claim": (key_in_two_spellings(7).claim, "BadClaimError"),
+        "header": (respelled_sum(world.hops[1], world.headers[1], randomness("sum")), "BadHopError"),
+        "key": (replace(key, blinding=point, blinding_proof=proof), "RoundKeyError"),
+    }
+    return [
+        {"of": of, "what": "bit 255 of an element is set", "value": plain(value), "error": error}
+        for of, (value, error) in found.items()
     ]
 
 

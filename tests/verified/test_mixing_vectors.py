@@ -53,7 +53,8 @@ def n4(value: int) -> bytes:
 
 def element(data: bytes) -> bytes:
     valid = len(data) == 32 and data != ZERO and rbcl.crypto_core_ristretto255_is_valid_point(data)
-    require(valid, "element")
+    # rbcl ignores bit 255 when it decodes.
+    require(valid and rbcl.crypto_core_ristretto255_add(data, ZERO) == data, "element")
     return data
 
 
@@ -314,17 +315,18 @@ def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
     by_party("answer", 1, [asked, *of_accused, *of_step, *of_origin], origin["signature"])
     # T1, T2
     on_path(HEADERS[1]["root"], accused["record"], accused["index"], HEADERS[1]["count"], accused["path"])
-    key, box = accused["record"][:32], accused["record"][32:]
-    proof("equal/opening", [MU, n4(3)], [(B[2], MS[2]), (key, accused["share"])], accused["proof"])
+    key, box = element(accused["record"][:32]), accused["record"][32:]
+    proof("equal/opening", [MU, n4(3)], [(B[2], MS[2]), (key, element(accused["share"]))], accused["proof"])
     require(opened(3, accused["share"], box) is None, "T2")
     # T3, T4
     on_path(HEADERS[0]["root"], step["record"], step["index"], HEADERS[0]["count"], step["path"])
-    proof("equal/blinding", [MU, n4(2)], [(B[1], B[2]), (step["record"][:32], key)], step["blinding_proof"])
-    proof("equal/opening", [MU, n4(2)], [(B[1], MS[1]), (step["record"][:32], step["share"])], step["share_proof"])
-    require(opened(2, step["share"], step["record"][32:]) == box, "T4")
+    incoming, share = element(step["record"][:32]), element(step["share"])
+    proof("equal/blinding", [MU, n4(2)], [(B[1], B[2]), (incoming, key)], step["blinding_proof"])
+    proof("equal/opening", [MU, n4(2)], [(B[1], MS[1]), (incoming, share)], step["share_proof"])
+    require(opened(2, share, step["record"][32:]) == box, "T4")
     # T5
     claim = next(each for each in CLAIMS if each["credential"] == origin["credential"])
-    own = keys_of(claim)[origin["index"]]
+    own = element(keys_of(claim)[origin["index"]])
     leaf = digest("commitment", MU, origin["salt"], n4(origin["index"]), own, step["record"][32:])
     on_path(claim["root"], leaf, origin["index"], M, origin["path"])
     proof("equal/blinding", [MU, n4(1)], [(G, B[1]), (own, step["record"][:32])], origin["blinding_proof"])
@@ -336,7 +338,7 @@ def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
         header, parts = HEADERS[position - 1], []
         for at, moved in enumerate(hop["moves"]):
             on_path(header["root"], moved["record"], moved["index"], header["count"], moved["path"])
-            pairs = [(B[position - 1], B[position]), (keys[at], moved["record"][:32])]
+            pairs = [(B[position - 1], B[position]), (keys[at], element(moved["record"][:32]))]
             proof("equal/blinding", [MU, n4(position)], pairs, moved["blinding_proof"])
             parts += fields(moved, "index", "record", "path", "blinding_proof")
         by_party("moves", position, [asked, *so_far, *parts], hop["signature"])
