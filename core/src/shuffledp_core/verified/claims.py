@@ -96,8 +96,8 @@ def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, 
     )
     keys, contents = _contents(terms, secrets, symbols)
     records = _sealed(terms, secrets, keys, contents)
-    messages = map(bytes.__add__, keys, contents)
-    return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=tuple(messages))
+    messages = tuple(key + content for key, content in zip(keys, contents, strict=True))
+    return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=messages)
 
 
 def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
