@@ -60,7 +60,7 @@ async def test_a_verified_round_gives_an_answer_and_a_board_that_anybody_can_che
     users = [from_json(header.body, BatchHeader).users for header in result.headers]
     assert users == [USERS] * 3
     page = (tmp_path / "round" / "report.html").read_text()
-    for words in ("shuffledp verify .</pre>", f'href="{BOARD}"', f'href="{HISTORY}"', "no node can make anybody up"):
+    for words in ("shuffledp verify .</pre>", f'href="{BOARD}"', f'href="{HISTORY}"', "no node can fabricate reports"):
         assert words in page
     assert "made up by" not in page
 
