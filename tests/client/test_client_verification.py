@@ -125,6 +125,8 @@ def test_a_foreign_stale_or_contradictory_document_is_refused(
         ({"deployment": "other"}, ForeignDocumentError),
         ({"round_id": "f" * 32}, ForeignDocumentError),
         ({"node": "node-4"}, RoundKeyError),
+        ({"public_key": "AB" * 32}, RoundKeyError),
+        ({"public_key": "ab " * 32}, RoundKeyError),
         ({"position": 3}, RoundKeyError),
         ({"suite": "hpke"}, RoundKeyError),
         ({"certificate_digest": "0" * 64}, RoundKeyError),

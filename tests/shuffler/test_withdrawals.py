@@ -99,6 +99,22 @@ async def test_a_first_list_that_cannot_be_believed_stops_the_start(world: World
         build(world.config("node-1", withdrawals=folder(world)))
 
 
+async def test_a_list_that_spells_a_credential_otherwise_is_refused_and_not_read_without_it(world: World) -> None:
+    """As text it names nobody, so that the credential would get in here and in no verified round."""
+    await start(world)
+    round_ = await world.open()
+    submission = world.submission(round_)
+    publish(world, 1, submission.credential)
+    with pytest.raises(WithdrawnCredentialError):
+        await world.submit(submission)
+    for other in (submission.credential.upper(), f" {submission.credential}", submission.credential + "\n"):
+        publish(world, 2, other)
+        with pytest.raises(WithdrawnCredentialError):  # the last good list stays
+            await world.submit(submission)
+        with pytest.raises(ConfigError, match=r"cannot use the withdrawals .*demo\.json"):
+            build(world.config("node-2", withdrawals=folder(world)))
+
+
 async def test_a_credential_counts_until_it_expires(world: World) -> None:
     await world.start()  # without any list
     round_, user = await world.open(), world.user()

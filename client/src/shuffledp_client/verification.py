@@ -259,6 +259,8 @@ def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, 
         public = bytes.fromhex(key.public_key)
         if len(public) != suite_named(key.suite).public_key_bytes:
             raise RoundKeyError(f"the round key of {party.name!r} has {len(public)} bytes")
+        if public.hex() != key.public_key:  # nodes refuse it, too
+            raise RoundKeyError(f"the round key of {party.name!r} is not lower-case hex")
         suite_named(key.suite).sealer(public, binding(key.round_id, position))(b"")
     except (ValueError, TypeError, RuntimeError, ConfigError) as error:
         raise RoundKeyError(f"nothing can be sealed to the round key of {party.name!r}: {error}") from error

@@ -6,7 +6,8 @@ Times are whole milliseconds since 1970 (UTC); keys, digests and identifiers are
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -18,7 +19,14 @@ from shuffledp_core.onion.geometry import Geometry, MixField
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
+HexKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+"""A 32-byte key in its only spelling, 64 lower-case hex digits: keys are compared as text and as bytes.
+
+Parsing a document enforces it; `bytes.fromhex` alone would also accept capitals and white space.
+"""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Names of a roster are compared as text, and name files, topics and TLS certificates."""
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,14 +44,14 @@ class Party(_Part, frozen=True, kw_only=True):
     role: str
     operator: str
     address: str
-    identity_key: str
+    identity_key: HexKey
 
 
 class Population(_Part, frozen=True, kw_only=True):
     """A group of users with one enrolment key and one privacy budget."""
 
     name: str
-    enrolment_key: str
+    enrolment_key: HexKey
 
 
 class Roster(Document, frozen=True, kw_only=True):
@@ -65,12 +73,9 @@ class Roster(Document, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        keys = {party.name: party.identity_key for party in self.parties}
-        keys |= {population.name: population.enrolment_key for population in self.populations}
-        for name, key in keys.items():
-            # One way to write a key: they are compared as text, and `bytes.fromhex` also takes capitals and spaces.
-            if not _KEY.fullmatch(key):
-                raise ValueError(f"the key of {name[:80]!r} is not 64 lower-case hex digits")
+        _check_names("deployment", [self.deployment])
+        _check_names("party", [party.name for party in self.parties])
+        _check_names("population", [population.name for population in self.populations])
 
     def party(self, name: str) -> Party:
         """The party of that name; `ForeignDocumentError` when the roster has none."""
@@ -108,6 +113,20 @@ class Roster(Document, frozen=True, kw_only=True):
         raise ForeignDocumentError(f"the roster of {self.deployment!r} has no population {name!r}")
 
 
+def _check_names(what: str, names: Iterable[str]) -> None:
+    """Checks that names cannot be mistaken for each other. Raises `ValueError`."""
+    seen: set[str] = set()
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name[:80]!r} is not a valid {what} name: use 1 to 64 of a-z, A-Z, 0-9, '.', '_' "
+                "and '-', and begin with a letter or digit"
+            )
+        if name in seen:  # `Roster.party` would return the first one, whichever was meant
+            raise ValueError(f"the {what} name {name!r} occurs twice in the roster")
+        seen.add(name)
+
+
 class Credential(Document, frozen=True, kw_only=True):
     """A user's right to one submission a round: its public key, signed by the population's enrolment key.
 
@@ -116,7 +135,7 @@ class Credential(Document, frozen=True, kw_only=True):
 
     label: ClassVar[str] = "credential"
     population: str
-    public_key: str
+    public_key: HexKey
     expires_at: int | None = None
 
 
@@ -130,7 +149,7 @@ class Withdrawals(Document, frozen=True, kw_only=True):
     population: str
     serial: int
     issued_at: int
-    credentials: tuple[str, ...]
+    credentials: tuple[HexKey, ...]
 
 
 class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

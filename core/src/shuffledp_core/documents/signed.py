@@ -29,6 +29,9 @@ _SIGNATURE: Final = re.compile(r"[0-9a-f]{128}")
 _LONGEST_INTEGER: Final = 20
 """Characters of the longest 64-bit whole number with its sign; Python's own have no end."""
 
+_MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
+"""Text without so many digits in a row contains no whole number beyond 64 bits."""
+
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every signable document: strict, immutable, versioned, with a label of its own."""
@@ -104,7 +107,9 @@ def from_json(data: bytes | str, model: type[StructT]) -> StructT:
     """
     try:
         value = msgspec.json.decode(data, type=model, dec_hook=decode_value)
-        if to_json(value) != (data.encode() if isinstance(data, str) else data):  # as for the frame above
+        text = data.encode() if isinstance(data, str) else data
+        # As for the frame above; but a number that is too long may also be written as we would.
+        if to_json(value) != text or _MANY_DIGITS.search(text):
             _check_text(data)
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise MalformedDocumentError(f"not a valid {model.__name__}: {error}") from error
@@ -126,7 +131,8 @@ def _distinct(pairs: list[tuple[str, object]]) -> None:
 
 
 def _machine_sized(digits: str) -> None:
-    if len(digits) > _LONGEST_INTEGER:
+    # By length first: Python refuses to read a number of thousands of digits.
+    if len(digits) > _LONGEST_INTEGER or not -(2**63) <= int(digits) < 2**64:
         raise ValueError(f"a whole number has {len(digits)} digits; nothing here is beyond 64 bits")
 
 
