@@ -1,5 +1,6 @@
 """The accelerator: its boxes and points are libsodium's byte for byte on every path, and nobody needs it."""
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -109,6 +110,23 @@ def test_a_box_under_a_point_of_low_order_stays_closed_as_with_libsodium(path: s
     for point in LOW_ORDER:
         with pytest.raises(CryptoError):
             bindings.crypto_box_seal_open(point + good[32:], public, private)
+
+
+@on_every_path
+def test_a_box_whose_sender_spelled_its_key_in_a_second_way_opens_as_with_libsodium(path: str) -> None:
+    """Bit 255 set before the nonce is derived from the key: libsodium opens it, so every engine must."""
+    engine, spelled = wheel.Engine(path), []
+    public, private = bindings.crypto_box_keypair()
+    for _ in range(17):
+        ephemeral = os.urandom(32)
+        key = bindings.crypto_scalarmult_base(ephemeral)
+        key = key[:31] + bytes([key[31] | 0x80])
+        nonce = hashlib.blake2b(key + public, digest_size=24).digest()
+        spelled.append(key + bindings.crypto_box_easy(b"text", nonce, public, ephemeral))
+        assert bindings.crypto_box_seal_open(spelled[-1], public, private) == b"text"
+    assert engine.open_batch(private, b"".join(spelled), 52) == (b"text" * 17, [])
+    canonical = b"".join(box[:31] + bytes([box[31] & 0x7F]) + box[32:] for box in spelled)
+    assert engine.open_batch(private, canonical, 52) == (b"", list(range(17)))
 
 
 @needs_wheel

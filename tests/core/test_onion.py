@@ -81,13 +81,36 @@ def test_a_changed_byte_anywhere_is_noticed(suite: str, position: int, flip: int
     geometry = Geometry(suite=suite, hops=2, messages_per_user=1, symbol_bytes=1)
     keys = keys_for(geometry)
     envelope = bytearray(seal_envelope(geometry, ROUND, [public for _, public in keys], [os.urandom(17)]))
-    if suite == "hpke-mlkem768-x25519":
-        position %= len(envelope)  # ML-KEM rejects implicitly: a wrong shared key, so the tag fails
-    envelope[position % len(envelope)] ^= flip
-    changed_only_the_ignored_bit = position % len(envelope) == 31 and flip == 0x80
-    if not changed_only_the_ignored_bit:
-        with pytest.raises(InvalidSubmissionError):
-            open_envelope(geometry, ROUND, keys[0][0], bytes(envelope))
+    envelope[position % len(envelope)] ^= flip  # ML-KEM rejects implicitly: a wrong shared key, so the tag fails
+    with pytest.raises(InvalidSubmissionError):
+        open_envelope(geometry, ROUND, keys[0][0], bytes(envelope))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_no_bit_of_an_encapsulated_key_is_ignored(suite: str) -> None:
+    """X25519 ignores bit 255. A node that sets it must not have a second onion with the first one's content."""
+    chosen = suite_named(suite)
+    private, public = chosen.generate()
+    onion = chosen.sealer(public, b"info")(b"content")
+    open_ = chosen.opener(private, b"info")
+    assert open_(onion) == b"content"
+    encapsulated = chosen.overhead - 16
+    every_bit = range(8 * (encapsulated - 32), 8 * encapsulated)  # of the X25519 key, behind ML-KEM's ciphertext
+    for bit in [*range(0, 8 * (encapsulated - 32), 37), *every_bit]:
+        other = bytearray(onion)
+        other[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(BadBatchError):
+            open_(bytes(other))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_onion_sealed_to_another_spelling_of_a_round_key_does_not_open(suite: str) -> None:
+    chosen = suite_named(suite)
+    private, public = chosen.generate()
+    spelled = public[:-1] + bytes([public[-1] | 0x80])  # the X25519 key stands last
+    assert spelled != public
+    with pytest.raises(BadBatchError):
+        chosen.opener(private, b"info")(chosen.sealer(spelled, b"info")(b"content"))
 
 
 def test_a_seal_with_a_given_ephemeral_key_is_libsodiums_own() -> None:
