@@ -1,16 +1,19 @@
-"""The exchange attack on verified rounds, by its command: tampering nodes and users are named. About 60 s."""
+"""The exchange attack on verified rounds: tampering nodes and users are named. About 60 s, mostly slow."""
 
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shuffledp_adversary.attacks.exchange.attack import run_exchange
 from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation
-from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
+from shuffledp_adversary.attacks.exchange.framing import FRAME
+from shuffledp_adversary.attacks.exchange.rounds import tamperable_system
+from shuffledp_adversary.attacks.exchange.verified import SCENARIOS, observe_node, observe_respelled_claim
 from shuffledp_core.errors import UsageError
 from shuffledp_core.vocabulary import Mix
 
@@ -31,6 +34,10 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
         assert row["names_node"], row
         assert row["identified"] == 0, row
         assert row["charge"] == "reserved", row
+        assert row["framed"] == 0, row
+    [claim] = details["respelled_claims"]
+    assert claim["refusal"].startswith("BadClaimError: user "), claim
+    assert claim["reason"] is None, claim
     assert [(row["culprits"], row["layer"]) for row in details["users"]] == [
         (number, layer) for number in (1, 3) for layer in LAYERS
     ]
@@ -45,6 +52,22 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
         "node 3": 5,
         "a user": 5,
     }
+
+
+async def test_a_second_spelling_of_an_element_frames_nobody(tmp_path: Path) -> None:
+    """A decoder that ignores bit 255 would name an honest user here, and an honest node 1 there."""
+    system, orders = tamperable_system(tmp_path)
+    try:
+        await system.start(lambda _done, _of: None)
+        seen = await observe_node(system, orders, FRAME, SCENARIOS[FRAME][-1])
+        claim = await observe_respelled_claim(system)
+    finally:
+        system.stop()
+    assert (seen.seen.public, seen.seen.error, seen.framed) == ("failed", "BadBlameError", 0)
+    assert seen.names_node
+    assert claim.right
+    assert "group element" in str(seen.reason)
+    assert "group element" in str(claim.refusal)
 
 
 @pytest.mark.parametrize("culprits", ["0", "14", "1,1", "x", "", "1,", "-1", "1e3", "٣"])

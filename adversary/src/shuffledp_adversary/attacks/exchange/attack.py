@@ -14,12 +14,15 @@ the published board. All its peers run the honest program.
 * *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its own. What it did not
   make itself on the board is the victim's. *Crowd* does that at the door: let the victim in, turn the others away,
   and make up the rest. *Surround* is the same from outside, with accomplices who really are enrolled.
+* *Frame* (verified rounds only, which trace what does not open to its user): accuse a record that
+  does open, and show the share that opens it in a second spelling.
 
 **What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are fresh, so that an
 onion of another round does not open; every layer is authenticated, so that a marked one does not open either, and what
 does not open is dropped: neither copies nor marks reach the board. Counts, also of what was dropped, are signed at
 every hop and held together at the end; and every message carries a receipt tag that only its sender knows, so that a
-user whose message is not on the board, once and unchanged, holds evidence in its receipt.
+user whose message is not on the board, once and unchanged, holds evidence in its receipt. A share in a second spelling
+is refused, and its author named, because an element of the group has one encoding.
 
 **What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by everybody but the victim,
 too late for the victim. *Crowd* leaves nobody with a receipt that is not honoured. Only the entry node sees
@@ -94,7 +97,8 @@ _IDENTIFIED: Final = "identified, as a share of the victim's messages"
 _LESSON: Final = (
     "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked onions reach no board. "
     "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of that only afterwards, "
-    "and of reports that the entry node makes up not at all. Such reports count as colluding users."
+    "and of reports that the entry node makes up not at all. Such reports count as colluding users. "
+    "Plain rounds accuse nobody; with --mix verified a node also tries to frame a user."
 )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from shuffledp_adversary.attacks.exchange.framing import FRAME, frame
 from shuffledp_adversary.attacks.exchange.random_node import RandomCheat
 from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
 from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
@@ -43,7 +44,7 @@ class Orders:
 
     def give(self, order: str | None) -> None:
         """Orders a tampering for the rounds from now on; None: honest work. Forgets what was made up before."""
-        if order is not None and order not in TAMPERINGS and not order.startswith(RANDOM):
+        if order is not None and order not in {*TAMPERINGS, FRAME} and not order.startswith(RANDOM):
             raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(TAMPERINGS)}")
         make_folder(self.folder)
         (self.folder / "made").unlink(missing_ok=True)
@@ -85,6 +86,9 @@ class TamperingWork(RoundPipeline):
         if cheat is not None:
             await in_thread(cheat.accuse)
             return await in_thread(cheat.output, await super().mixed(live))
+        if self.orders.order == FRAME:
+            await in_thread(frame, live, self.identity, self.relay.roster)
+            return await super().mixed(live)
         header = await super().mixed(live)
         if live.require_terms().mixing is not None:
             return await self._tampered_verified(live, header)

@@ -13,30 +13,22 @@ from typing import Final
 
 import msgspec
 
+from shuffledp_adversary.attacks.exchange.framing import leave_accusation
 from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, records_changed, tampered
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.blame import (
-    Case,
-    opening_context,
-    signed_accused,
-    signed_answer,
-    signed_moves,
-)
+from shuffledp_core.verified.blame import Case, signed_answer, signed_moves
 from shuffledp_core.verified.chain import Chain, follow
 from shuffledp_core.verified.evidence import Accused, Moves, Passage, Trace
-from shuffledp_core.verified.group import multiply
 from shuffledp_core.verified.headers import Header, Signer, make_header, signed_header
-from shuffledp_core.verified.history import Accusation, History, Inquiry, check_history, packed, unpacked
+from shuffledp_core.verified.history import History, Inquiry, check_history, packed, unpacked
 from shuffledp_core.verified.manifests import mixing_part
-from shuffledp_core.verified.proofs import prove_equal
-from shuffledp_core.verified.terms import MixTerms, key_of
+from shuffledp_core.verified.terms import MixTerms
 from shuffledp_core.verified.trees import Tree
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.verified.mixing import taken
 
 WHERE: Final = ("records", "records", "header", "history", "bytes", "accusation", "answer", "answer")
 """What is changed: its records with or without a new header, a field of its header, what others said and signed, any
@@ -73,21 +65,12 @@ class RandomCheat:
         """Leaves an accusation of a record that opens where an honest node leaves its own; before it mixes."""
         if self.where != "accusation" or self._live.folder.accusation.exists():
             return
-        terms, position = self._mixing, self._live.record.position
-        _, history = taken(self._live, self._identity, self._roster)
-        length = len(history.to_bytes())
-        batch, width = self._live.folder.incoming.read_bytes()[length:], terms.record_bytes(position)
-        records = [batch[at : at + width] for at in range(0, len(batch), width)]
-        at, secret = self._draw.randrange(len(records)), self._live.require_secret().opening
-        key = key_of(records[at])
-        share = multiply(secret, key)
-        pairs = terms.route.opener(position), (key, share)
-        proof = prove_equal("opening", opening_context(terms, position), *pairs, secret, system_random)
-        said = Accused(at, records[at], Tree(records).path(at), share, proof)
-        said = said if self._draw.random() < 1 - _AGAIN else tampered(said, self._draw)
-        case = self._chain(history, history.headers).case
-        said = replace(said, signature=self._sign(signed_accused(case, position, said)))
-        write_atomic(self._live.folder.accusation, packed(Accusation(history, (said,))))
+        leave_accusation(
+            self._live, self._identity, self._roster, choose=self._draw.randrange, change=self._maybe_changed
+        )
+
+    def _maybe_changed(self, accused: Accused) -> Accused:
+        return accused if self._draw.random() < 1 - _AGAIN else tampered(accused, self._draw)
 
     def output(self, header: BatchHeader) -> BatchHeader:
         """Changes what it sends; the header of that."""

@@ -1,7 +1,8 @@
-"""A user of a verified round one of whose messages says nothing to a party behind the entry node."""
+"""Cheating users of a verified round: a message that a later party cannot open, a key in two spellings."""
 
 from __future__ import annotations
 
+from shuffledp_adversary.attacks.exchange.framing import second_spelling
 from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.onion.geometry import Geometry
@@ -23,6 +24,27 @@ def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> P
     secrets = [random_scalar(system_random) for _ in range(geometry.messages_per_user)]
     records = [spoiled_record(terms, secrets[0], layer), *(seal_record(terms, secret, 0) for secret in secrets[1:])]
     made = sign_claim(terms, records, secrets, member.private_key, system_random)
+    return wrap_claim(verified, member, made, _zeros(geometry))
+
+
+def respelled_submission(verified: VerifiedRound, member: Member) -> PreparedSubmission:
+    """A submission whose first two keys are one element in two spellings; all else is in order.
+
+    A party that ignores bit 255 and compares bytes finds two different keys. The entry node
+    multiplies both by its secret, and then they are equal: the next party would convict it.
+
+    Raises:
+        ValueError: the round is a plain one, or has one message a user.
+    """
+    if verified.mixing is None or verified.geometry.messages_per_user < 2:
+        raise ValueError("two keys are needed, and only claims of verified rounds have keys")
+    terms, geometry = verified.mixing, verified.geometry
+    twice, *others = [random_scalar(system_random) for _ in range(geometry.messages_per_user - 1)]
+    first = seal_record(terms, twice, 0)
+    key, box = split(first)
+    second = second_spelling(Element(key)) + box
+    records = [first, second, *(seal_record(terms, other, 0) for other in others)]
+    made = sign_claim(terms, records, [twice, twice, *others], member.private_key, system_random)
     return wrap_claim(verified, member, made, _zeros(geometry))
 
 

@@ -13,7 +13,14 @@ import msgspec
 from rich.console import Console
 
 from shuffledp.progress import Stages
-from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation, counts, observe_culprits
+from shuffledp_adversary.attacks.exchange.culprits import (
+    LAYERS,
+    CulpritsObservation,
+    counts,
+    named_in,
+    observe_culprits,
+)
+from shuffledp_adversary.attacks.exchange.framing import FRAME
 from shuffledp_adversary.attacks.exchange.node import Orders
 from shuffledp_adversary.attacks.exchange.random_rounds import (
     GOOD,
@@ -31,13 +38,14 @@ from shuffledp_adversary.attacks.exchange.rounds import (
     plan_for,
     tamperable_system,
 )
+from shuffledp_adversary.attacks.exchange.spoiled import respelled_submission
 from shuffledp_adversary.attacks.exchange.tampering import CROWD
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import UsageError
+from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.keys import verify_from
-from shuffledp_core.vocabulary import Mix
+from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_sim.system.processes import LocalSystem
 
 SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
@@ -49,24 +57,38 @@ SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     CROWD: (1,),
     "shrink": (1, 3),
     "grow": (1, 3),
+    FRAME: (2, 3),
 }
 """Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3: last)."""
+
+_TRIED: Final = {
+    FRAME: "frame: accuse an honest user's record that opens, with bit 255 of its share set",
+}
+"""What a tampering is, where its name is not enough."""
+
+_ONE_ENCODING: Final = "an element is decoded, encoded again and compared: docs/mixing.md, T2"
+"""The check that refuses a second spelling, for people."""
 
 _GOAL: Final = "mixing: P1, P2 and P3"
 
 _LESSON: Final = (
     "In a verified round a node that repeats, marks, loses, exchanges or makes up messages is named by the next party "
     "before anything of the victim is shown, also where it takes away the victim's crowd. A user whose message does "
-    "not open is named, and the others get their answer."
+    "not open is named, and the others get their answer. A node that accuses a message that does open, by a second "
+    "spelling of the share that opens it, is named itself, and no user is."
 )
 
 
 @dataclass(frozen=True)
 class VerifiedObservation:
-    """One tampered round: what was seen of it, and the words of the party that stopped it, if any did."""
+    """One tampered round: what was seen of it, and the words of the party that stopped it, if any did.
+
+    `framed` counts the users whom the published history names; every user of the round is honest.
+    """
 
     seen: Observation
     reason: str | None
+    framed: int = 0
 
     @property
     def names_node(self) -> bool:
@@ -75,7 +97,28 @@ class VerifiedObservation:
 
     def to_dict(self) -> dict[str, Any]:
         """Every attribute."""
-        return {**self.seen.to_dict(), "reason": self.reason, "names_node": self.names_node}
+        return {
+            **self.seen.to_dict(),
+            "reason": self.reason,
+            "names_node": self.names_node,
+            "framed": self.framed,
+        }
+
+
+@dataclass(frozen=True)
+class ClaimObservation:
+    """One round in which a user claims one key in two spellings, behind an honest entry node.
+
+    `refusal` is the entry node's error, None if it gave a receipt; `reason` is why the round failed.
+    """
+
+    refusal: str | None
+    reason: str | None
+
+    @property
+    def right(self) -> bool:
+        """True if the claim was refused at the door and the others got their answer."""
+        return self.refusal is not None and self.reason is None
 
 
 def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
@@ -101,10 +144,16 @@ def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
     details: dict[str, Any] = {
         "observations": [seen.to_dict() for seen in played.nodes],
         "users": [asdict(seen) for seen in played.cheated],
+        "respelled_claims": [asdict(seen) for seen in played.claims],
         "random": tally(played.drawn),
         "broken": [asdict(seen) for seen in played.drawn if seen.outcome not in GOOD],
     }
-    findings = (*_of_nodes(played.nodes), *_of_users(played.cheated), *_of_random(played.drawn))
+    findings = (
+        *_of_nodes(played.nodes),
+        *_of_users(played.cheated),
+        *_of_claims(played.claims),
+        *_of_random(played.drawn),
+    )
     return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
 
 
@@ -121,16 +170,17 @@ class Sizes:
 class _Played:
     nodes: list[VerifiedObservation] = field(default_factory=list)
     cheated: list[CulpritsObservation] = field(default_factory=list)
+    claims: list[ClaimObservation] = field(default_factory=list)
     drawn: list[RandomObservation] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.nodes) + len(self.cheated) + len(self.drawn)
+        return len(self.nodes) + len(self.cheated) + len(self.claims) + len(self.drawn)
 
 
 async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
     scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
     crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
-    total = len(scenarios) + len(crowds) + sizes.tamperings * (len(POSITIONS) + 1)
+    total = len(scenarios) + len(crowds) + 1 + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
     found = _Played()
     try:
@@ -141,6 +191,8 @@ async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
         for layer, number in crowds:
             found.cheated.append(await observe_culprits(system, layer, sizes.users, number))
             stages.update("rounds", len(found), total)
+        found.claims.append(await observe_respelled_claim(system))
+        stages.update("rounds", len(found), total)
         for number in range(sizes.tamperings):
             for position in POSITIONS:
                 found.drawn.append(await tampered_by_node(system, orders, position, str(number)))
@@ -163,7 +215,22 @@ async def observe_node(system: LocalSystem, orders: Orders, tampering: str, posi
     signed = await tampered.finish()
     seen = await judge(tampered, signed, orders.made(), tampering, position)
     orders.give(None)
-    return VerifiedObservation(seen, _result(tampered, signed).reason)
+    result = _result(tampered, signed)
+    framed = len(await named_in(tampered, signed)) if result.outcome == Outcome.PUBLISHED else 0
+    return VerifiedObservation(seen, result.reason, framed)
+
+
+async def observe_respelled_claim(system: LocalSystem) -> ClaimObservation:
+    """Plays one verified round in which a user claims one key in two spellings."""
+    played = await _open(system, 3)
+    await played.submit()
+    refusal = None
+    try:
+        [member] = played.members(1)
+        await played.send([respelled_submission(played.verified, member)])
+    except ShuffleDPError as error:
+        refusal = f"{type(error).__name__}: {error}"
+    return ClaimObservation(refusal, _result(played, await played.finish()).reason)
 
 
 def _result(tampered: TamperedRound, signed: Signed) -> Result:
@@ -175,13 +242,29 @@ def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
     for name in SCENARIOS:
         rounds = [one for one in nodes if one.seen.tampering == name]
         note = "; ".join(f"at {one.seen.position}: {one.reason or one.seen.public}" for one in rounds)
+        note = f"{note}; {_ONE_ENCODING}" if name == FRAME else note
+        tried = _TRIED.get(name, name)
         stopped = sum(one.seen.stopped_by is not None for one in rounds)
         findings.append(
-            _counted(name, "stopped before a board, as a share of the tampered rounds", stopped, rounds, note)
+            _counted(tried, "stopped before a board, as a share of the tampered rounds", stopped, rounds, note)
         )
         named = sum(one.names_node for one in rounds)
-        findings.append(_counted(name, "the node named, as a share of the tampered rounds", named, rounds, ""))
-    return findings
+        findings.append(_counted(tried, "the node named, as a share of the tampered rounds", named, rounds, ""))
+    return [*findings, _nobody_framed(nodes)]
+
+
+def _nobody_framed(nodes: list[VerifiedObservation]) -> Finding:
+    framed = float(sum(one.framed for one in nodes))
+    quantity, claim = "honest users named and left out", Claim(_GOAL, 0.0)
+    scenario = "all of these rounds"
+    return Finding(scenario, quantity, claim, framed, framed, framed, len(nodes), defended=True)
+
+
+def _of_claims(claims: list[ClaimObservation]) -> list[Finding]:
+    note = "; ".join(one.refusal or one.reason or "accepted" for one in claims)
+    quantity = "refused at the door, the others answered, as a share of the rounds"
+    right = sum(one.right for one in claims)
+    return [_counted("a user's claim with one key in two spellings", quantity, right, claims, note)]
 
 
 def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
