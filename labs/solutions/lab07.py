@@ -122,7 +122,7 @@ def verdict(seen: dict[str, Any]) -> int | None:
         return 0
     keys = [key for claim in claims for key in claim["keys"]]
     strangers = {claim["credential"] for claim in claims} - set(seen["enrolled"])
-    if len(claims) < seen["min_reports"] or strangers or len(set(keys)) < len(keys):
+    if len(claims) < seen["min_reports"] or strangers or len(set(keys)) < len(keys) or respelled(keys):
         return 1
     expected = seen["add"](keys)
     for place, header in enumerate(headers, 1):
@@ -139,6 +139,12 @@ def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
     batch, headers = seen["records"], seen["headers"]
     if seen["root"](batch) != headers[-1]["root"]:
         return 0
-    if seen["add"]([record[:32] for record in batch]) != expected:
+    keys = [record[:32] for record in batch]
+    if respelled(keys) or seen["add"](keys) != expected:
         return len(headers)
     return None
+
+
+def respelled(keys: list[bytes]) -> bool:
+    """Whether a key is not in its one spelling: compared as bytes it would pass for another one."""
+    return any(key[-1] >= 0x80 for key in keys)

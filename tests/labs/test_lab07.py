@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from shuffledp_adversary.attacks.exchange import unguarded
+from shuffledp_adversary.attacks.exchange.framing import second_spelling
 from shuffledp_adversary.attacks.exchange.rounds import LARGEST, Observation
 from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
 from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
@@ -24,6 +25,7 @@ from shuffledp_core.errors import DocumentError, EvidenceError, MalformedDocumen
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope
+from shuffledp_core.verified.group import GENERATOR, multiply, random_scalar
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.checking import Run, Watcher, run_checks
 from shuffledp_labs.errors import CheckFailed, StudentFault
@@ -280,8 +282,19 @@ async def test_a_node_of_a_verified_round_brings_records_of_its_own() -> None:
     assert answerer.failure is None
 
 
+def test_a_key_in_a_second_spelling_is_the_same_key_to_the_library_that_adds() -> None:
+    """Otherwise a program that compares bytes would fail on the library's word, and not on its own verdict."""
+    key = multiply(random_scalar(draws(3).bytes), GENERATOR)
+    assert added([second_spelling(key)]) == added([key]) == key
+    spelled = [case for case in drawn(draws(4)) if "spell" in case.what]
+    assert [case.due for case in spelled] == [1, spelled[1].position - 1]
+    assert len(drawn(draws(4))) == 17
+    assert "seventeen verified rounds" in text("handout.md")
+
+
 def test_the_picture_has_verified_rounds_in_which_the_next_party_names_the_node() -> None:
     assert show.made_up_list(draws(8)).noticed == ("names node 1", "", "")
+    assert show.framing(draws(8)).noticed == ("", "names node 3", "")
 
     def exchanging(name: str, pool: dict[str, Any]) -> list[bytes]:
         assert name == "exchange"

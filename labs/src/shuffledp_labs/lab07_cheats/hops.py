@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from shuffledp_adversary.attacks.exchange.framing import second_spelling
 from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
 from shuffledp_adversary.in_process_verified import Parties, claims_of
 from shuffledp_core.errors import BadHopError, BadListError, ProofError, UnansweredError
@@ -132,8 +133,10 @@ def rooted(*records: Any) -> bytes:
 
 
 def _element(said: Any, what: str) -> Element:
+    """Like some libraries it ignores bit 255: to look at a key's spelling is up to the student."""
+    data = said if isinstance(said, bytes) else b""
     try:
-        return element(said if isinstance(said, bytes) else b"")
+        return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)
     except ProofError:
         raise StudentFault(f"{what} is {WIDTH} bytes that encode an element of the group; see step F") from None
 
@@ -165,6 +168,16 @@ class Hops:
         records = [seal_record(self.terms, secret, 0) for secret in secrets]
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
+    def respelled(self) -> tuple[Prepared, Prepared]:
+        """A user who claims one key twice: as mixed, and as listed with the second key respelled."""
+        other, seed = self.user(), self.draws.bytes(32)
+        secrets = (other.secrets[0], *other.secrets[:-1])
+        records = [seal_record(self.terms, secret, 0) for secret in secrets]
+        listed = [records[0], _respelled(records[1]), *records[2:]]
+        random = self.draws.bytes
+        mixed = sign_claim(self.terms, records, secrets, seed, random)
+        return mixed, sign_claim(self.terms, listed, secrets, seed, random)
+
     def given(
         self,
         what: str,
@@ -173,12 +186,17 @@ class Hops:
         *,
         users: Sequence[Prepared] | None = None,
         enrolled: frozenset[bytes] | None = None,
+        listed_as: Sequence[Prepared] | None = None,
     ) -> Given:
-        """What the party at `position` is given where these nodes cheat, and all others work without a look."""
+        """What the party at `position` is given where these nodes cheat, and all others work without a look.
+
+        `listed_as` are the users on node 1's list where their keys are spelled otherwise than mixed.
+        """
         users = self.users if users is None else users
-        claims = claims_of(users)
+        claims = claims_of(users if listed_as is None else listed_as)
         signature, digest = self.parties.list_signature(claims), list_digest(self.terms, claims)
-        listed = ClaimList(digest, tuple(claims), total(key for claim in claims for key in claim.key_list))
+        keys = (key for user in users for key in user.claim.key_list)
+        listed = ClaimList(digest, tuple(claims), total(keys))
         exclusions, headers = Chain.start(self.terms, listed).digest, list[Header]()
         records, incoming = _records(self.terms, users), listed.total
         for at in range(1, position):
@@ -243,6 +261,16 @@ def _copy(pool: VerifiedPool) -> list[bytes]:
     return pool.replaced([1], lambda: pool.records[0])
 
 
+def _respell(pool: VerifiedPool) -> list[bytes]:
+    return pool.replaced([0], lambda: _respelled(pool.records[0]))
+
+
+def _respelled(record: bytes) -> bytes:
+    """The record with its key in a second spelling."""
+    key, box = split(record)
+    return second_spelling(Element(key)) + box
+
+
 def _more(pool: VerifiedPool) -> list[bytes]:
     return [*pool.records, pool.forge(1)]
 
@@ -277,10 +305,18 @@ def _lists(made: Hops, looks: Callable[[], int]) -> list[Given]:
     twins = made.twin()
     twice = [*made.users[2:], *twins]
     known = made.enrolled | {twin.claim.credential for twin in twins}
+    mixed, claimed = made.respelled()
     return [
         made.given("all on the list but one are people whom nobody enrolled", looks(), users=strangers),
         made.given("two users on the list have the same key", looks(), users=twice, enrolled=known),
         made.given("the list has fewer users than the round needs", looks(), users=made.users[2:]),
+        made.given(
+            "a user on the list has one key in two spellings",
+            looks(),
+            users=[*made.users[1:], mixed],
+            listed_as=[*made.users[1:], claimed],
+            enrolled=made.enrolled | {claimed.claim.credential},
+        ),
     ]
 
 
@@ -300,6 +336,7 @@ def _batches(made: Hops, looks: Callable[[], int], before: Callable[[int], int])
         by_an_earlier_one("an earlier node exchanged records, and signed their sum", few, sum_of_sent=True),
         by_an_earlier_one("an earlier node exchanged records, and the nodes behind it took them", few),
         by_the_one_before("the node before sends a record twice, in the place of another", _copy),
+        by_the_one_before("the node before spells a record's key in a second way", _respell),
         by_the_one_before("the node before sends a record more", _more),
         by_an_earlier_one("an earlier node sent a record less", _fewer),
     ]

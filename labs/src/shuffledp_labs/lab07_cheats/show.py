@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from shuffledp_adversary.attacks.exchange.framing import false_accusation, second_spelling
 from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
 from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
 from shuffledp_adversary.in_process import PlayedRound
+from shuffledp_core.errors import BadBlameError
+from shuffledp_core.verified.blame import check_trace, signed_accused
+from shuffledp_core.verified.chain import follow
+from shuffledp_core.verified.claims import check_list
+from shuffledp_core.verified.evidence import Trace
 from shuffledp_labs.errors import CheckFailed, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Showing
@@ -116,6 +122,23 @@ def made_up_list(draws: Draws) -> Row:
     return _checked("lists made-up users", made.given("", 2, users=strangers), 1)
 
 
+def framing(draws: Draws) -> Row:
+    """The row of a last node that accuses a record which opens, by a second spelling of its share."""
+    made = Hops(draws, 3)
+    given, last = made.given("", made.terms.hops), made.terms.hops
+    listed = check_list(given.terms, given.claims, given.enrolled, given.list_signature)
+    case = follow(given.terms, listed, given.headers, ()).case
+    secret = made.parties.secrets[last - 1].opening
+    said = false_accusation(given.terms, last, given.records, 0, secret, second_spelling)
+    said = replace(said, signature=made.parties.signers[last - 1](signed_accused(case, last, said)))
+    try:
+        check_trace(case, last, Trace(said))
+    except BadBlameError as error:
+        named = str(error).partition(":")[0]
+        return Row("frames a user, verified", last, ("", f"names {named}", ""))
+    return Row("frames a user, verified", last, ("", "", ""))
+
+
 def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
     """Rows of the student's `exchange` in verified rounds."""
     made = Hops(draws, 3)
@@ -139,6 +162,7 @@ def run(showing: Showing) -> Path:
     """Draws the grid; with `tamper` written, plays a real round with it as well."""
     rows, program = known_rows(showing.draws), showing.program
     rows.append(made_up_list(showing.draws.child("list")))
+    rows.append(framing(showing.draws.child("framing")))
     price = measured(cheating(showing.draws.child("price"), 1, 3).geometry)
     showing.progress(f"verified mixing over plain, on this machine: {price}")
     try:
