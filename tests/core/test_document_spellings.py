@@ -105,12 +105,32 @@ def test_a_roster_has_no_name_that_could_be_taken_for_another(name: str) -> None
 
 def test_a_name_stands_in_a_roster_once() -> None:
     other = msgspec.structs.replace(PARTY, identity_key="ef" * 32, role="analyst")
-    for parties, populations in (((PARTY, other), (POPULATION,)), ((PARTY,), (POPULATION, POPULATION))):
+    shouted = msgspec.structs.replace(other, name="Node-1")  # TLS takes its certificate for the other's
+    twice = (POPULATION, msgspec.structs.replace(POPULATION, name="Clinic"))
+    for parties, populations in (
+        ((PARTY, other), (POPULATION,)),
+        ((PARTY, shouted), (POPULATION,)),
+        ((PARTY,), (POPULATION, POPULATION)),
+        ((PARTY,), twice),
+    ):
         with pytest.raises(ValueError, match="twice"):
             roster(*parties, populations=populations)
     text = to_json(roster(PARTY)).replace(b'"parties":[', b'"parties":[' + to_json(other) + b",")
     with pytest.raises(MalformedDocumentError, match="twice"):
         from_json(text, Roster)
+
+
+def test_two_parties_do_not_share_an_identity_key() -> None:
+    other = msgspec.structs.replace(PARTY, name="node-2")
+    with pytest.raises(ValueError, match="one identity key"):
+        roster(PARTY, other)
+
+
+@pytest.mark.parametrize("name", ["client", "operator", "viewer", "gateway", "Client"])
+def test_no_party_has_the_name_of_a_shared_tls_certificate(name: str) -> None:
+    """All devices show one certificate, with the common name `client`: each of them would be that party."""
+    with pytest.raises(ValueError, match="TLS certificate"):
+        roster(msgspec.structs.replace(PARTY, name=name))
 
 
 # ------------------------------------------------------------------ numbers

@@ -20,10 +20,13 @@ from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
 HexKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-"""A 32-byte key in its only spelling, 64 lower-case hex digits: keys are compared as text and as bytes.
+"""A 32-byte key in its only spelling, 64 lower-case hex digits: it is compared as text and as bytes.
 
 Parsing a document enforces it; `bytes.fromhex` alone would also accept capitals and white space.
 """
+
+_SHARED: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.VIEWER, "gateway"})
+"""Names in TLS certificates that stand for many callers and for no party (`transport.tls`)."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of a roster are compared as text, and name files, topics and TLS certificates."""
@@ -75,7 +78,12 @@ class Roster(Document, frozen=True, kw_only=True):
         super().__post_init__()
         _check_names("deployment", [self.deployment])
         _check_names("party", [party.name for party in self.parties])
+        for party in self.parties:
+            if party.name.lower() in _SHARED:  # every holder of it would be this party
+                raise ValueError(f"no party can have the name {party.name!r} of a TLS certificate")
         _check_names("population", [population.name for population in self.populations])
+        if len({party.identity_key for party in self.parties}) < len(self.parties):
+            raise ValueError("two parties have one identity key: each could sign as the other")
 
     def party(self, name: str) -> Party:
         """The party of that name; `ForeignDocumentError` when the roster has none."""
@@ -122,9 +130,10 @@ def _check_names(what: str, names: Iterable[str]) -> None:
                 f"{name[:80]!r} is not a valid {what} name: use 1 to 64 of a-z, A-Z, 0-9, '.', '_' "
                 "and '-', and begin with a letter or digit"
             )
-        if name in seen:  # `Roster.party` would return the first one, whichever was meant
-            raise ValueError(f"the {what} name {name!r} occurs twice in the roster")
-        seen.add(name)
+        # Lower-cased: TLS and some file systems ignore case.
+        if name.lower() in seen:
+            raise ValueError(f"the {what} name {name!r} occurs twice, or differs only in case")
+        seen.add(name.lower())
 
 
 class Credential(Document, frozen=True, kw_only=True):
