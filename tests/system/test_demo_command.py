@@ -129,6 +129,22 @@ def test_a_column_of_names_is_counted_by_name_in_the_order_of_the_alphabet(tmp_p
         load_column(file, None, users=4, max_value=2)
 
 
+def test_two_spellings_of_one_name_are_counted_as_one(tmp_path: Path) -> None:
+    """Composed, as most systems write it, and decomposed, as macOS does in file names."""
+    file = tmp_path / "people.csv"
+    file.write_text("by\ntrain \u00e0 v\u00e9lo\n train a\u0300 ve\u0301lo\nfoot\n", encoding="utf-8")
+    found = load_column(file, None, users=3, max_value=2, names=True)
+    assert (found.labels, found.values.tolist()) == (("foot", "train \u00e0 v\u00e9lo"), [1, 1, 0])
+
+
+def test_a_column_that_stands_there_twice_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("age,by,age\n1,2,3\n4,5,6\n")
+    assert load_column(file, "by", users=2, max_value=9).values.tolist() == [2, 5]
+    with pytest.raises(UsageError, match=r"has the column 'age' 2 times; rename"):
+        load_column(file, "age", users=2, max_value=9)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

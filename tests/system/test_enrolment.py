@@ -96,6 +96,7 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
         (["bob", "--settings", "nonsense.toml"], "surprise"),
         (["bob", "--csv", "no.csv"], "cannot read the list of names"),
         (["bob", "--csv", "nonsense.toml"], "has no column `name`"),
+        (["bob", "--csv", "twice.csv"], "has the column `name` 2 times"),
         (["bob", "--address", "node-9=host:1"], "names no party"),
         (["bob", "--broker", "host"], "is not HOST:PORT"),
         (["bob", "--gateway", "https://host:1/"], "is not HOST:PORT"),
@@ -106,6 +107,7 @@ def test_what_cannot_be_is_refused_and_nobody_is_enrolled(
     shuffledp: Shell, deployment: Deployment, tmp_path: Path, words: list[str], says: str
 ) -> None:
     (tmp_path / "nonsense.toml").write_text(f"surprise = 1\n{SETTINGS}")
+    (tmp_path / "twice.csv").write_text("name,name\ncarol,dave\n")
     code, _, errors = shuffledp("keys", "enrol", "keys", *words)
     assert (code, says in errors) == (2, True), errors
     assert clients(deployment) == {"alice"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import unicodedata
 import zlib
 from dataclasses import dataclass
 from importlib import resources
@@ -141,6 +142,9 @@ def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
         raise UsageError(f"{label} has several columns; choose one of {', '.join(header)} with --column")
     if name not in header:
         raise UsageError(f"{label} has no column {name!r}; choose one of {', '.join(header)} with --column")
+    times = header.count(name)
+    if times > 1:
+        raise UsageError(f"{label} has the column {name!r} {times} times; rename all but one")
     return name, header.index(name)
 
 
@@ -179,7 +183,10 @@ class _Parser:
         if self._may_name:  # the first entry says what the column holds
             self._may_name = False
             self._seen = None if not text.strip() or text.strip().isdecimal() else {}
-        return _parse_value(text, label, line) if self._seen is None else self._name(text.strip(), label, line)
+        if self._seen is None:
+            return _parse_value(text, label, line)
+        # Composed: what looks the same is one answer, however its accents were typed.
+        return self._name(unicodedata.normalize("NFC", text.strip()), label, line)
 
     def _name(self, text: str, label: str, line: int) -> int:
         seen = self._seen or {}

@@ -108,9 +108,12 @@ def new_names(deployment: Deployment, count: int, prefix: str) -> list[str]:
 
 
 def names_in(file: Path) -> list[str]:
-    """Reads the column "name" of a CSV file. Raises `UsageError` when there is none."""
+    """Reads the column "name" of a CSV file. Raises `UsageError` unless there is exactly one."""
     try:
         rows = csv.DictReader(read_file(file, "list of names").decode("utf-8-sig").splitlines())
+        times = list(rows.fieldnames or ()).count("name")
+        if times > 1:
+            raise UsageError(f"{file} has the column `name` {times} times; rename all but one")
         return [row["name"].strip() for row in rows]
     except (KeyError, AttributeError, UnicodeDecodeError) as error:
         raise UsageError(
