@@ -29,11 +29,12 @@ from hypothesis import strategies as st
 
 from shuffledp_client.board import VerifiedResult, changed_messages, check_board, check_result
 from shuffledp_client.encoding import encode, symbols
+from shuffledp_client.http_api import SubmissionBody
 from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, prepare, seal
 from shuffledp_client.verification import VerifiedRound, verify_round
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Receipt, Result
-from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.documents.submission import check_submission
 from shuffledp_core.errors import (
     BadBatchError,
@@ -415,3 +416,15 @@ def test_the_bulk_look_up_agrees_with_counting(board: list[int], mine: list[int]
 def test_a_torn_board_is_our_own_misuse() -> None:
     with pytest.raises(ValueError, match="whole number"):
         changed_messages(Geometry.of(SUM, "sealed-box", 2), bytes(16), bytes(17))
+
+
+def test_an_envelope_in_another_spelling_of_base64_is_the_same_or_is_refused() -> None:
+    """A gateway decodes it, and everybody compares the bytes."""
+    frame = Signed(label="l", signer="s", body="{}", signature="")
+    text = to_json(SubmissionBody(credential=frame, claim=frame, envelope=b"\xff\xefA\x00"))
+    assert b"/+9BAA==" in text
+    spare_bits = text.replace(b"/+9BAA==", b"/+9BAB==")
+    assert from_json(spare_bits, SubmissionBody).envelope == b"\xff\xefA\x00"
+    for other in (b"_-9BAA==", b"/+9BAA", b"/+9B\\nAA==", b"/+9BAA== ", b"/+9BAA==AA=="):
+        with pytest.raises(MalformedDocumentError):
+            from_json(text.replace(b"/+9BAA==", other), SubmissionBody)

@@ -32,6 +32,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("colour = 3", "colour"),
         ('log_level = "info', "broken.toml"),
         ("name = 3", "broken.toml"),
+        ('"n\\u0061me" = "node-2"', "broken.toml"),  # the same key, spelled otherwise
         ("deep = " + "[" * 5000, "nested too deeply"),
         ("deep = " + "{a=" * 5000, "nested too deeply"),
         ('nul = "\\u0000"', "broken.toml"),

@@ -90,6 +90,26 @@ async def test_in_one_message_and_as_a_stream_it_is_the_same_submission(world: W
     assert (await world.status("node-1", round_.round_id)).accepted == 1
 
 
+async def test_a_submission_spelled_otherwise_on_the_wire_is_the_same_submission(world: World, round_: Round) -> None:
+    """Message and frames can be written in many ways by anyone; what is signed and hashed cannot."""
+    submission = world.submission(round_)
+    first = message(submission).SerializeToString()
+    decoy = node_pb2.SubmitWholeRequest(envelope=b"of two envelopes the last one counts").SerializeToString()
+    unknown = bytes([15 << 3 | 2, 4]) + b"more"  # a field of number 15, which this message does not have
+    calls = [node_pb2.SubmitWholeRequest.FromString(data) for data in (first, decoy + first, first + unknown)]
+    for name in ("credential", "claim"):
+        respelled = node_pb2.SubmitWholeRequest.FromString(first)
+        frame: bytes = getattr(respelled.header, name)
+        setattr(respelled.header, name, b" " + frame.replace(b'"label"', b'"\\u006cabel"'))
+        calls.append(respelled)
+    receipts = {(await world.send_whole(call)).to_bytes() for call in calls}
+    assert len(receipts) == 1
+    assert (await world.status("node-1", round_.round_id)).accepted == 1
+    again = node_pb2.SubmitWholeRequest.FromString(first + decoy)
+    with pytest.raises(InvalidSubmissionError):
+        await world.send_whole(again)
+
+
 async def test_slow_streams_keep_no_message_waiting(world: World) -> None:
     await world.start(max_submissions=1, waiting_submissions=1)
     round_ = await world.open()
