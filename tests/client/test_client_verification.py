@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,18 @@ def test_another_round_than_the_one_asked_for_or_another_population_is_refused(d
 def test_each_field_of_the_policy_refuses_by_itself(deployment: Deployment, limits: dict[str, Any], named: str) -> None:
     with pytest.raises(ClientPolicyRefusal, match=named):
         verified(Draft(deployment), msgspec.structs.replace(LENIENT, **limits))
+
+
+def test_an_operator_in_another_spelling_is_not_another_operator(deployment: Deployment) -> None:
+    spelled = {"node-1": "Universit\u00e9 A", "node-2": "universite\u0301  a", "node-3": "UNIVERSIT\u00c9 A "}
+    parties = tuple(
+        msgspec.structs.replace(party, operator=spelled.get(party.name, party.operator))
+        for party in deployment.roster.parties
+    )
+    roster = msgspec.structs.replace(deployment.roster, parties=parties)
+    draft = Draft(replace(deployment, roster=roster))
+    with pytest.raises(ClientPolicyRefusal, match="1 different operators"):
+        verified(draft, msgspec.structs.replace(LENIENT, operators=2))
 
 
 def test_a_margin_for_colluders_that_is_just_there_is_enough(deployment: Deployment) -> None:

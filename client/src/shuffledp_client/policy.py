@@ -8,6 +8,7 @@ is never mistaken for a total. A per-unit policy is an explicit `distance = 1`.
 from __future__ import annotations
 
 import math
+import unicodedata
 
 from shuffledp_core.config import Section
 from shuffledp_core.documents.models import Certificate, Party
@@ -95,7 +96,8 @@ def check_policy(
         _at_most("ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted)
         _at_most("δ with every node corrupt", corrupted.delta, policy.delta)
     _at_least("mix nodes", len(route), policy.nodes)  # 4
-    _at_least("different operators", len({party.operator for party in route}), policy.operators)
+    operators = {_normalised(party.operator) for party in route}
+    _at_least("different operators", len(operators), policy.operators)
     if policy.suites is not None and geometry.suite not in policy.suites:  # 5
         raise ClientPolicyRefusal(
             f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
@@ -118,6 +120,11 @@ def check_policy(
             f"the round's guarantee allows for {margin} colluding users of {certificate.users}, your policy wants a "
             f"share of at least {policy.min_colluding_share:g}"
         )
+
+
+def _normalised(operator: str) -> str:
+    """An operator's name without differences of case, white space and Unicode form."""
+    return " ".join(unicodedata.normalize("NFKC", operator).casefold().split())
 
 
 def _distance_factor(policy: Policy, certificate: Certificate) -> int:
