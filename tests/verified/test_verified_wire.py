@@ -196,7 +196,9 @@ def test_a_history_is_written_in_one_way() -> None:
             History.from_bytes(bad)
 
 
-def signed_headers(users: Sequence[int], dropped: Sequence[int] = (0, 0, 0)) -> tuple[list[Party], list[Signed]]:
+def signed_headers(
+    users: Sequence[int], dropped: Sequence[int] = (0, 0, 0), board: str = "0" * 64
+) -> tuple[list[Party], list[Signed]]:
     """A route of three nodes, and the headers that they sign, of two messages a user."""
     keys = [Ed25519PrivateKey.from_private_bytes(bytes(31) + bytes([number])) for number in (1, 2, 3)]
     route = [
@@ -207,12 +209,19 @@ def signed_headers(users: Sequence[int], dropped: Sequence[int] = (0, 0, 0)) -> 
         for place, key in enumerate(keys)
     ]  # fmt: skip
     bodies = [
-        BatchHeader(
-            round_id="r", position=place + 2, users=left, records=2 * left - gone, digest="0" * 64, dropped=gone
-        )
+        BatchHeader(round_id="r", position=place + 2, users=left, records=2 * left - gone, digest=board, dropped=gone)
         for place, (left, gone) in enumerate(zip(users, dropped, strict=True))
     ]
     return route, [sign(body, f"n{place}", key) for place, (body, key) in enumerate(zip(bodies, keys, strict=True))]
+
+
+@pytest.mark.parametrize("spelling", ["AB" * 32, " " + "ab" * 32, "ab" * 32 + "\n", "ab" * 31, "\uff41b" * 32])
+def test_a_digest_in_a_header_has_one_spelling(spelling: str) -> None:
+    route, headers = signed_headers((5, 5, 5), board="ab" * 32)
+    assert check_headers(headers, route, "r", 2, 5) == 0
+    route, headers = signed_headers((5, 5, 5), board=spelling)
+    with pytest.raises(MalformedDocumentError, match="SHA-256"):
+        check_headers(headers, route, "r", 2, 5)
 
 
 @pytest.mark.parametrize("dropped", [(0, 0, 1), (2, 2, 2)])
