@@ -104,7 +104,7 @@ def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_
         (b"", "a.csv", "a.csv is empty or has no header"),
         (b"age,height\n1,2\n", "a.csv", "has several columns; choose one of age, height"),
         (b"age\n", "a.csv", "has only 0 rows"),
-        (b"age\n\xff\n", "a.csv", "no text in UTF-8"),
+        (b"age\n\xff\n", "a.csv", "not UTF-8 text"),
         (b"age\n1\n", "a.csv.gz", "not gzipped"),
         (b"\x1f\x8b\x08\x00torn", "a.csv.gz", "torn"),
         (b"age\n" + b"1" * 200_000 + b"\n", "a.csv", "field larger than"),
