@@ -11,11 +11,10 @@ import multiprocessing
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.workers import begin
+from shuffledp_core.workers import WorkerPool, begin
 from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
 
 CHUNK_BYTES = 2**19
@@ -31,7 +30,7 @@ class PeelPool:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: WorkerPool | None = None
 
     async def warm(self) -> None:
         """Starts the workers now, so that the first round does not wait for them."""
@@ -73,8 +72,8 @@ class PeelPool:
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _started(self) -> ProcessPoolExecutor:
+    def _started(self) -> WorkerPool:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy gRPC's threads, locks and sockets
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=begin)
+            self._pool = WorkerPool(self.workers, mp_context=context, initializer=begin)
         return self._pool

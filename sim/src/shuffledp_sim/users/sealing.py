@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
 from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import UnreachableError
-from shuffledp_core.workers import begin, cores
+from shuffledp_core.workers import WorkerPool, begin, cores
 
 WORKERS = cores()
 """Sealing processes: one per core."""
@@ -34,7 +34,7 @@ def seal_users(
     return prepare_all(verified, users, kept=kept)
 
 
-class _DeafPool(ProcessPoolExecutor):
+class _DeafPool(WorkerPool):
     """Processes that never receive Ctrl-C, not even while they start: the parent ends them."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
