@@ -28,11 +28,7 @@ QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
 @asynccontextmanager
 async def gateway(deployment: Deployment, state: Path, **changes: Any) -> AsyncIterator[str]:
     """A running gateway; its host:port."""
-    fields: dict[str, Any] = {
-        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file, "root_key": deployment.root_key,
-        "listen": "127.0.0.1:0", "state": state,
-    }  # fmt: skip
-    server = GatewayServer(GatewayConfig(**(fields | changes)), deployment.roster)
+    server = server_of(deployment, state, **changes)
     port = await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -92,13 +88,13 @@ def answer(content: bytes, status: str = "200 OK", kind: str = "application/json
     return "\r\n".join(lines).encode() + content
 
 
-def server_of(deployment: Deployment, state: Path) -> GatewayServer:
+def server_of(deployment: Deployment, state: Path, **changes: Any) -> GatewayServer:
     """A gateway that is not started yet."""
-    config = GatewayConfig(
-        keys=deployment.keys_of(GATEWAY), roster=deployment.roster_file, root_key=deployment.root_key,
-        listen="127.0.0.1:0", state=state,
-    )  # fmt: skip
-    return GatewayServer(config, deployment.roster)
+    fields: dict[str, Any] = {
+        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file, "root_key": deployment.root_key,
+        "listen": "127.0.0.1:0", "state": state,
+    }  # fmt: skip
+    return GatewayServer(GatewayConfig(**(fields | changes)), deployment.roster)
 
 
 async def connected(deployment: Deployment, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

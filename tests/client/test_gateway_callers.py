@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -18,6 +19,7 @@ from shuffledp_client.gateway import rate as rates
 from shuffledp_client.gateway.app import peer_of
 from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.rate import Rate, Room
+from shuffledp_core.config import Limits
 from shuffledp_core.errors import BusyError
 from shuffledp_core.transport import connections
 from shuffledp_ops.keys.pki import Deployment
@@ -65,21 +67,51 @@ async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time
     await server.stop()
 
 
-async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
-    """A device whose last bytes of the handshake, request and reset arrive at once."""
+@pytest.mark.parametrize("caller", ["refuses to end TLS", "never begins TLS"])
+async def test_no_connection_outlives_the_gateway(tmp_path: Path, deployment: Deployment, caller: str) -> None:
+    """Either caller would be waited for for an hour."""
+    server = server_of(deployment, tmp_path / "gateway", limits=Limits(handshake_seconds=3600, answer_seconds=3600))
+    port = await server.start()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as sock:
+        sock.settimeout(0)
+        await loop.sock_connect(sock, ("127.0.0.1", port))
+        if caller == "refuses to end TLS":
+            tls, outgoing = await handshaken(sock, deployment)
+            tls.write(b"\0\1\2\3\r\n\r\n")
+            await loop.sock_sendall(sock, outgoing.read())
+            # The gateway refuses what is no HTTP and begins to end TLS, in which this caller does not take part.
+            while not any(one.transport.is_closing() for one in server._state.connections):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await server.stop()
+        async with asyncio.timeout(120):
+            with contextlib.suppress(ConnectionResetError):
+                while await loop.sock_recv(sock, 2**16):
+                    pass
+    assert not server._state.connections
+
+
+async def handshaken(sock: socket.socket, deployment: Deployment) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
+    """A device's TLS over a socket, up to the last bytes of the handshake, which wait in the BIO to be sent."""
     loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = device_context(deployment).wrap_bio(incoming, outgoing, server_hostname="gateway")
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            await loop.sock_sendall(sock, outgoing.read())
+            incoming.write(await loop.sock_recv(sock, 2**16))
+        else:
+            return tls, outgoing
+
+
+async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None:
+    """A device whose last bytes of the handshake, request and reset arrive at once."""
     with socket.socket() as sock:
         sock.settimeout(0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
-        await loop.sock_connect(sock, ("127.0.0.1", port))
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                await loop.sock_sendall(sock, outgoing.read())
-                incoming.write(await loop.sock_recv(sock, 2**16))
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+        tls, outgoing = await handshaken(sock, deployment)
         tls.write(request.encode())
         sock.send(outgoing.read())  # not awaited: the server, in the same loop, has no turn before the reset
 

@@ -17,6 +17,40 @@ from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import MalformedRequestError
 
 
+class _OnceClosed(asyncio.Transport):
+    """A transport whose second `close` does nothing, as the methods that uvicorn calls need it.
+
+    asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still under way:
+    `abort` then no longer ends the connection, and raises AttributeError before Python 3.11.3.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+
 class TimedConnection(H11Protocol):
     """One connection. `head_seconds` bounds the time in which a request's head, or what is left of a body, may come."""
 
@@ -29,7 +63,7 @@ class TimedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
-        super().connection_made(transport)
+        super().connection_made(_OnceClosed(transport))
         self._expect()
 
     def data_received(self, data: bytes) -> None:

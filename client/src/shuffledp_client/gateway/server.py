@@ -90,7 +90,7 @@ class GatewayServer:
         return port
 
     async def stop(self) -> None:
-        """Stops taking calls; those under way get `GRACE_SECONDS`."""
+        """Stops taking calls; those under way get `GRACE_SECONDS`. No connection is left when it returns."""
         if self._server is None:
             return
         self._server.close()
@@ -100,6 +100,7 @@ class GatewayServer:
             await asyncio.wait(self._state.tasks, timeout=GRACE_SECONDS)
         for connection in list(self._state.connections):
             connection.transport.abort()
+        await self._connections.end_all(GRACE_SECONDS)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

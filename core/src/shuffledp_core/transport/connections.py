@@ -36,6 +36,9 @@ LOOK_SECONDS: Final = 0.25
 PAUSE_SECONDS: Final = 0.1
 """Shortest interval between two closings of connections, however many there are to close."""
 
+_OWNER_SECONDS: Final = 0.01
+"""Interval at which `end_all` looks whether the owner of the connections has closed them."""
+
 MANY_KNOWN: Final = 1000
 """Connections of parties after which those that are gone are forgotten."""
 
@@ -103,6 +106,15 @@ class Connections:
         """Marks this connection to be closed on the next look."""
         self._ending.add(peer)
         self._wanted.set()
+
+    async def end_all(self, seconds: float) -> None:
+        """Shut every connection down, including those in a TLS handshake; wait up to `seconds` for their owner."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while found := dict(self._accepted()):
+                    for peer, descriptor in found.items():
+                        self._shut(descriptor, peer)
+                    await asyncio.sleep(_OWNER_SECONDS)
 
     async def watch(self, port: int) -> None:
         """Keeps the connections on this port of ours within the limits, until cancelled."""
