@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -102,6 +103,19 @@ async def connected(deployment: Deployment, address: str) -> tuple[asyncio.Strea
     host, _, port = address.rpartition(":")
     context = device_context(deployment)
     return await asyncio.open_connection(host, int(port), ssl=context, server_hostname="gateway")
+
+
+async def slow_reader(
+    deployment: Deployment, address: str, source: str = "127.0.0.1"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A TLS connection from a source address whose buffers hold next to nothing of what is not read."""
+    host, _, port = address.rpartition(":")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.bind((source, 0))
+    sock.connect((host, int(port)))
+    context = device_context(deployment)
+    return await asyncio.open_connection(sock=sock, ssl=context, server_hostname="gateway", limit=1024)
 
 
 def device_context(deployment: Deployment) -> ssl.SSLContext:

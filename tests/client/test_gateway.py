@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import httpx
 import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, make_members
-from gateway_world import answer, connected, device_config, device_context, gateway, http, liar, server_of
+from gateway_world import answer, connected, device_config, gateway, http, liar, server_of, slow_reader
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
@@ -298,16 +297,11 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
     simulated.board, simulated.piece = bytes(2**23), 2**18
     limits = Limits(answer_seconds=0.5)
     async with gateway(deployment, tmp_path / "gateway", limits=limits, boards=1) as address:
-        host, _, port = address.rpartition(":")
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.connect((host, int(port)))
-        context = device_context(deployment)
-        reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname="gateway", limit=1024)
+        reader, writer = await slow_reader(deployment, address)
         writer.write(f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
         await reader.readline()
         async with http(deployment) as client, asyncio.timeout(60):
-            where = f"https://localhost:{port}/v1/rounds/{ROUND_ID}/board"
+            where = f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/board"
             full = problem(await client.get(where))
             assert (full.status, full.code) == (503, "BusyError")
             while True:  # until the one that stalls is sent away

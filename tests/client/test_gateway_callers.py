@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from client_rounds import ROUND_ID
-from gateway_world import connected, device_context, server_of
+from gateway_world import connected, device_context, http, server_of, slow_reader
 from simulated_round import SimulatedRound
 
 from shuffledp_client.gateway import rate as rates
@@ -89,6 +89,31 @@ async def test_no_connection_outlives_the_gateway(tmp_path: Path, deployment: De
                 while await loop.sock_recv(sock, 2**16):
                     pass
     assert not server._state.connections
+
+
+async def test_slow_readers_at_one_address_keep_no_other_address_from_boards(
+    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
+) -> None:
+    """40 readers take all four slots and read nothing; each honest download gets the whole board at once."""
+    simulated.board, simulated.piece = bytes(2**23), 2**18
+    where = f"/v1/rounds/{ROUND_ID}/board"
+    limits = Limits(answer_seconds=3600)  # none of the slow ones leaves for its slowness
+    server = server_of(deployment, tmp_path / "gateway", boards=4, limits=limits)
+    address = f"127.0.0.1:{await server.start()}"
+    slow, statuses = [], []
+    async with asyncio.timeout(240), http(deployment) as honest:
+        for _ in range(40):
+            reader, writer = await slow_reader(deployment, address, source="127.0.0.2")
+            writer.write(f"GET {where} HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
+            slow.append(writer)
+            statuses.append((await reader.readline()).split()[1])
+        assert statuses == [b"200"] * 4 + [b"503"] * 36
+        for _ in range(6):
+            answer = await honest.get(f"https://localhost:{address.rpartition(':')[2]}{where}")
+            assert (answer.status_code, answer.content == simulated.board) == (200, True)
+    for writer in slow:
+        writer.transport.abort()
+    await server.stop()
 
 
 async def handshaken(sock: socket.socket, deployment: Deployment) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:

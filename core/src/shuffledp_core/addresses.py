@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 _HOST: Final = re.compile(r"""[^\s\x00-\x20"'\\/@]+""")
@@ -42,3 +42,16 @@ def host_and_port(address: str) -> tuple[str, int]:
     """What sockets and certificates want of an address that `is_address` accepts: the host, bare, and the port."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def network_of(address: str) -> str:
+    """The network that one customer gets: an IPv4 address itself, the /64 of an IPv6 address; other text unchanged."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, 64), strict=False))
+    return address

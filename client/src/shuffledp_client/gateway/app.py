@@ -38,7 +38,7 @@ from shuffledp_client.http_api import (
 )
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import BusyError, MalformedRequestError, ShuffleDPError, UnknownRoundError
-from shuffledp_core.transport.doorway import Line
+from shuffledp_core.transport.doorway import Line, Slots
 from shuffledp_core.vocabulary import ROUND_ID
 
 HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -70,7 +70,7 @@ class Gateway:
         self._upstream = upstream
         self._line = Line(config.limits.silent_calls, config.submission_seconds)
         self._room = Room(config.waiting_bytes)
-        self._boards = 0
+        self._boards = Slots(config.boards)
         self._document = to_bytes(openapi())
 
     def routes(self) -> list[Route]:
@@ -116,11 +116,7 @@ class Gateway:
 
     async def board(self, request: Request) -> Response:
         """The board as it comes from the analyst."""
-        if self._boards >= self._config.boards:
-            raise BusyError(f"{self._boards} boards are being downloaded; ask again later")
-        pieces = self._pieces(_round_of(request))
-        first = await anext(pieces, b"")  # before the answer begins: an error can still say what it is
-        return _Board(first, pieces)
+        return _Board(self._upstream.board(_round_of(request)), self._boards)
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
         """Whether this process answers; not whether others do."""
@@ -143,15 +139,6 @@ class Gateway:
             take(len(piece))
             pieces.append(piece)
         return b"".join(pieces)
-
-    async def _pieces(self, round_id: str) -> AsyncGenerator[bytes, None]:
-        self._boards += 1
-        try:
-            async with aclosing(self._upstream.board(round_id)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        finally:
-            self._boards -= 1
 
 
 class Guard:
@@ -284,17 +271,22 @@ def _json(data: bytes) -> Response:
 
 
 class _Board(StreamingResponse):
-    """A board as it comes. Whatever ends the answer ends the download, too: starlette leaves that to the collector."""
+    """A board as it comes, in a slot of its own. An evicted download ends with the connection, as a late one does."""
 
-    def __init__(self, first: bytes, rest: AsyncGenerator[bytes, None]) -> None:
-        async def pieces() -> AsyncIterator[bytes]:
-            yield first
-            async for piece in rest:
-                yield piece
-
-        super().__init__(pieces(), media_type=BYTES)
-        self._rest = rest
+    def __init__(self, pieces: AsyncGenerator[bytes, None], slots: Slots) -> None:
+        super().__init__(pieces, media_type=BYTES)
+        self._pieces = pieces
+        self._slots = slots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._rest):
+        # Whatever ends the answer ends the download, too: starlette leaves that to the collector.
+        async with self._slots.hold(peer_of(scope)), aclosing(self._pieces):
+            first = await anext(self._pieces, b"")  # before the answer begins: an error can still be a problem
+            self.body_iterator = _chained(first, self._pieces)
             await super().__call__(scope, receive, send)
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
+from shuffledp_core.addresses import network_of
 from shuffledp_core.errors import BusyError
 
 MAX_ADDRESSES: Final = 100_000
@@ -24,7 +24,7 @@ class Rate:
 
     def take(self, address: str) -> None:
         """Takes one token of an address. Raises `BusyError` when there is none."""
-        key, now = _network(address), self._clock()
+        key, now = network_of(address), self._clock()
         tokens, since = self._buckets.pop(key, (self._burst, now))
         tokens = min(self._burst, tokens + (now - since) * self._burst / 60)
         allowed = tokens >= 1
@@ -33,19 +33,6 @@ class Rate:
             self._buckets.popitem(last=False)
         if not allowed:
             raise BusyError(f"more than {self._burst:g} requests a minute from your address; ask again in a minute")
-
-
-def _network(address: str) -> str:
-    """The address; of an IPv6 address its /64, which is what one customer gets."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ip_network((parsed, 64), strict=False))
-    return address
 
 
 class Room:

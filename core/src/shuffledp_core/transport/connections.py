@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 import structlog
 
+from shuffledp_core.addresses import network_of
 from shuffledp_core.config import Limits
 
 Peer: TypeAlias = tuple[str, int]
@@ -158,7 +159,7 @@ class Connections:
         strangers.sort(key=calling.__contains__)
         queues: dict[str, deque[Peer]] = {}
         for peer in strangers:
-            queues.setdefault(peer[0], deque()).append(peer)
+            queues.setdefault(network_of(peer[0]), deque()).append(peer)
         # A heap, because a wave leaves thousands to choose: a search for the fullest address each time is quadratic.
         largest = [(-len(queue), host) for host, queue in queues.items()]
         heapify(largest)

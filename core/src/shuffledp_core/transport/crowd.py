@@ -6,14 +6,20 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from shuffledp_core.addresses import network_of
+from shuffledp_core.transport.connections import peer_of
+
 Item = TypeVar("Item", bound=Hashable)
 
 
 class Crowd(Generic[Item]):
-    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it belongs to."""
+    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it belongs to.
+
+    An address is what one customer gets: a whole /64 network under IPv6.
+    """
 
     def __init__(self) -> None:
-        self._peers: dict[Item, str] = {}
+        self._peers: dict[Item, tuple[str, str]] = {}
         self._of_hosts: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -24,28 +30,35 @@ class Crowd(Generic[Item]):
 
     def add(self, item: Item, peer: str) -> None:
         """Adds an item that waits from now on."""
-        self._peers[item] = peer
-        self._of_hosts[_host(peer)] += 1
+        host = _host(peer)
+        self._peers[item] = (host, peer)
+        self._of_hosts[host] += 1
 
     def discard(self, item: Item) -> None:
         """Removes an item, if it is still waiting."""
-        peer = self._peers.pop(item, None)
-        if peer is not None:
-            host = _host(peer)
+        found = self._peers.pop(item, None)
+        if found is not None:
+            host, _ = found
             self._of_hosts[host] -= 1
             if not self._of_hosts[host]:
                 del self._of_hosts[host]
+
+    def has_larger_share(self, peer: str) -> bool:
+        """Return True if some address has at least two items more than this peer's address."""
+        return max(self._of_hosts.values(), default=0) > self._of_hosts[_host(peer)] + 1
 
     def take_one(self) -> Item:
         """Removes and returns the item to evict: the oldest of the fullest connection of the address that has most."""
         # By address first: a newcomer, or the oldest of all, would be evicted by whoever opens the most connections.
         host = max(self._of_hosts, key=self._of_hosts.__getitem__)
-        connections = Counter(peer for peer in self._peers.values() if _host(peer) == host)
+        connections = Counter(peer for peer_host, peer in self._peers.values() if peer_host == host)
         fullest = max(connections, key=connections.__getitem__)
-        item = next(item for item, peer in self._peers.items() if peer == fullest)
+        item = next(item for item, (_, peer) in self._peers.items() if peer == fullest)
         self.discard(item)
         return item
 
 
 def _host(peer: str) -> str:
-    return peer.rpartition(":")[0]
+    """The address that a peer shares with all its connections; the whole text for a peer without one."""
+    address = peer_of(peer)
+    return peer if address is None else network_of(address[0])

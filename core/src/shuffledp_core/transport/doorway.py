@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import grpc
@@ -55,10 +55,55 @@ class Line:
     def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
         self._waiting.add(scope, peer)
         if len(self._waiting) > self._places:
-            leaving = self._waiting.take_one()
-            if not leaving.expired():
-                # In the past: the evicted caller's own time-out fires, in its own task, and nothing is cancelled here.
-                leaving.reschedule(0.0)
+            _evict_from(self._waiting)
+
+
+class Slots:
+    """Slots for long answers, at most `places` at a time, shared fairly between addresses.
+
+    When all are taken, a newcomer gets a slot of the address that holds most, provided that this address then still
+    holds as many as the newcomer's. Otherwise the newcomer is refused, so that callers with equal shares never evict
+    each other in turn.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._held: Crowd[asyncio.Timeout] = Crowd()
+
+    @asynccontextmanager
+    async def hold(self, peer: str) -> AsyncIterator[None]:
+        """Hold a slot while the block runs.
+
+        Raises:
+            BusyError: on entry, if no slot is free and no address holds more than its share; later, if the slot is
+                given to another address, which cancels the block.
+        """
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._enter(scope, peer)
+                try:
+                    yield
+                finally:
+                    self._held.discard(scope)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise  # the block's own
+            raise BusyError("another address needed this slot for a long answer; ask again later") from error
+
+    def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
+        if len(self._held) >= self._places:
+            if not self._held.has_larger_share(peer):
+                raise BusyError(f"all {self._places} slots for long answers are taken; ask again later")
+            _evict_from(self._held)
+        self._held.add(scope, peer)
+
+
+def _evict_from(crowd: Crowd[asyncio.Timeout]) -> None:
+    leaving = crowd.take_one()
+    if not leaving.expired():
+        # In the past: the evicted caller's own time-out fires, in its own task, and nothing is cancelled here.
+        leaving.reschedule(0.0)
 
 
 class Doorway:

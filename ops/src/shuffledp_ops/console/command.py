@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 import sys
@@ -16,10 +17,13 @@ from typing import Final
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shuffledp_client.gateway.app import peer_of
 from shuffledp_client.gateway.connections import TimedConnection
+from shuffledp_core.config import Limits
 from shuffledp_core.errors import ConfigError, PortInUseError, UsageError
+from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.tls import OPERATOR, VIEWER
 from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.guards import LOOPBACK
@@ -29,7 +33,9 @@ from shuffledp_ops.console.sessions import Sessions
 from shuffledp_ops.console.watching import Watch
 from shuffledp_ops.console.web import Pages, application
 
-_MOST_CONNECTIONS: Final = 256
+_LIMITS: Final = Limits(connections=256)
+"""Further connections are closed again, those of the address that has most first, and idle ones before others."""
+
 _MOST_HEADERS: Final = 16 * 1024
 _GRACE: Final = 1
 
@@ -108,9 +114,9 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
     pages = Pages(source, sessions)
     desk = Desk(pages, source, sessions, listening.tls).routes() if sessions and isinstance(source, Watch) else []
     app = application(pages, desk, listening.known_as, tls=listening.tls)
-    config = _config(app, listening)
+    allow_descriptors(_LIMITS)
     with _bound(listening) as bound:
-        asyncio.run(_serve(source, bound, config, partial(_say, source, listening, sessions)))
+        asyncio.run(_serve(source, bound, app, listening, partial(_say, source, listening, sessions)))
 
 
 def _source(folder: Path, *, operate: bool) -> Watch | Saved:
@@ -161,11 +167,33 @@ class _Connection(TimedConnection):
         return self._answering() and self.conn.their_state is not h11.SEND_BODY
 
 
+class _Counted:
+    """The application, whose calls are registered so that idle connections are closed before others."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        self._app = app
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        peer = peer_of(scope)
+        self._connections.begin(peer, known=False)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._connections.end(peer)
+
+
 class _Server(uvicorn.Server):
     """A server that leaves signals to the command: those unwind it like any other."""
 
     def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]  # the same interface
         return nullcontext()
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Return False for a call that was cancelled since the console ends, which uvicorn logs as a failure."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
@@ -179,12 +207,12 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
         ws="none",
         http=_Connection,
         h11_max_incomplete_event_size=_MOST_HEADERS,
-        limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=_GRACE,
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_failure)
     try:
         config.load()
     except OSError as error:
@@ -194,11 +222,16 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
     return config
 
 
-async def _serve(source: Source, bound: socket.socket, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+async def _serve(
+    source: Source, bound: socket.socket, app: ASGIApp, listening: Listening, ready: Callable[[], None]
+) -> None:
+    connections = Connections(_LIMITS, lambda: None)
+    config = _config(_Counted(app, connections), listening)
     await source.check()
     ready()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(source.run())
+        tasks.create_task(connections.watch(bound.getsockname()[1]))
         await _Server(config).serve([bound])
 
 

@@ -12,9 +12,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shuffledp_core.errors import AccessDenied, ShuffleDPError, UnknownRoundError, UnreachableError, UsageError
+from shuffledp_client.gateway.app import peer_of
+from shuffledp_core.errors import (
+    AccessDenied,
+    BusyError,
+    ShuffleDPError,
+    UnknownRoundError,
+    UnreachableError,
+    UsageError,
+)
+from shuffledp_core.transport.doorway import Slots
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console import budgets, one_round
 from shuffledp_ops.console.frame import Viewer, own, stylesheet
@@ -44,7 +53,7 @@ class Pages:
         self._source = source
         self._sessions = sessions
         self._run = secrets.token_hex(4)
-        self._streams = 0
+        self._streams = Slots(MOST_STREAMS)
 
     def routes(self) -> list[Route]:
         """The routes of all pages."""
@@ -100,27 +109,19 @@ class Pages:
 
     async def events(self, _: Request) -> Response:
         """A stream of versions: one at once, then one at each change. The page fetches itself again then."""
-        if self._streams >= MOST_STREAMS:
-            return PlainTextResponse(
-                f"{MOST_STREAMS} pages are being brought up to date already; close some\n", status_code=503
-            )
-        return StreamingResponse(self._versions(), media_type="text/event-stream")
+        return _Events(self._versions(), self._streams)
 
     async def _versions(self) -> AsyncIterator[str]:
-        self._streams += 1
-        try:
-            version = self._source.version
-            while True:
-                yield f"data: {self._run}-{version}\n\n"
-                before = version
-                while version == before:
-                    try:
-                        async with asyncio.timeout(_HEARTBEAT):
-                            version = await self._source.changed(before)
-                    except TimeoutError:
-                        yield ": alive\n\n"
-        finally:
-            self._streams -= 1
+        version = self._source.version
+        while True:
+            yield f"data: {self._run}-{version}\n\n"
+            before = version
+            while version == before:
+                try:
+                    async with asyncio.timeout(_HEARTBEAT):
+                        version = await self._source.changed(before)
+                except TimeoutError:
+                    yield ": alive\n\n"
 
     async def _opened(self, round_id: str) -> Opened:
         try:
@@ -137,6 +138,27 @@ class Pages:
             return HTMLResponse(page, status_code=error.status_code)
         page = one_round.refused(viewer, "That did not work", type(error).__name__, str(error))
         return HTMLResponse(page, status_code=_status(error))
+
+
+class _Events(StreamingResponse):
+    """A stream of events in a slot of its own. An evicted one ends, and its page tries again after some seconds."""
+
+    def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held = False
+        try:
+            async with self._slots.hold(peer_of(scope)):
+                held = True
+                await super().__call__(scope, receive, send)
+        except BusyError:
+            if held:  # evicted
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                words = f"{MOST_STREAMS} pages are being brought up to date already; close some\n"
+                await PlainTextResponse(words, status_code=503)(scope, receive, send)
 
 
 def cookie_of(request: Request) -> str:
