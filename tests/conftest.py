@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -44,3 +46,25 @@ def _own_logs() -> Iterator[None]:
     """A command sets the log of its whole process up, which here is that of other tests, too."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Collect what a failed test left behind before the next test begins.
+
+    Warnings are errors: an open socket in a frame of the failed test would otherwise fail a test that happens to run
+    when the garbage collector finds it.
+    """
+    failed = item.session.testsfailed
+    handled = yield
+    if item.session.testsfailed > failed:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # they keep the frames alive
+            if hasattr(sys, name):
+                delattr(sys, name)
+        report = sys.unraisablehook
+        sys.unraisablehook = lambda _: None
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = report
+    return handled

@@ -49,7 +49,7 @@ class Devices:
             yield callers
         finally:
             for caller in callers:
-                caller.close()
+                await caller.close()
 
     @asynccontextmanager
     async def stuck_readers(

@@ -94,7 +94,11 @@ class RawCaller:
         setting = _INITIAL_WINDOW_SIZE.to_bytes(2, "big") + self._window.to_bytes(4, "big")
         self._writer.write(PREFACE + frame(SETTINGS, payload=setting))
         self._answering = asyncio.ensure_future(self._answer())
-        await self._writer.drain()
+        try:
+            await self._writer.drain()
+        except BaseException:
+            await self.close()
+            raise
 
     @property
     def open_still(self) -> bool:
@@ -156,11 +160,14 @@ class RawCaller:
             self._room += room
         self._flush()
 
-    def close(self) -> None:
-        """Hangs up."""
+    async def close(self) -> None:
+        """Hang up; no socket is left when this returns."""
         if self._answering is not None:
             self._answering.cancel()
             self._writer.transport.abort()
+            await asyncio.wait({self._answering})
+            with suppress(OSError):
+                await self._writer.wait_closed()
 
     async def _answer(self) -> None:
         """Reads frames, answers pings and settings, and restores the window of the connection, but of no stream."""
