@@ -147,7 +147,9 @@ def test_the_library_alone_is_small_and_does_what_it_promises(base: Environment,
 def test_the_command_alone_verifies_and_says_what_to_install_for_the_rest(
     base: Environment, round_folder: Path, tmp_path: Path
 ) -> None:
-    done = base.run("shuffledp", "verify", round_folder / "certificate.json", cwd=tmp_path)
+    done = base.run(
+        "shuffledp", "verify", round_folder / "certificate.json", "--root-key", round_folder / "root.pub", cwd=tmp_path
+    )
     assert "genuine and right" in done.stdout
     done = base.run("shuffledp", "demo", "--users", "60", cwd=tmp_path, code=2)
     assert done.stderr == "error: `shuffledp demo` is not installed here: pip install 'shuffledp[sim]'\n"

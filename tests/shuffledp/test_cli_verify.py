@@ -29,10 +29,11 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError
-from shuffledp_core.mechanisms import KRRHistogram, RapporHistogram
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, QuantisedRR, RapporHistogram, RRShuffle, SGDLShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
+from shuffledp_privacy import rechecking
 from shuffledp_privacy.analysis import analyse, cost_of
 
 ROUND = "ab" * 16
@@ -107,11 +108,45 @@ def boast(document: Certificate) -> Certificate:
     return msgspec.structs.replace(document, epsilon=better)
 
 
-def test_a_genuine_certificate_passes_with_the_roster_beside_it(desk: Desk, deployment: Deployment) -> None:
+def test_a_certificate_passes_with_the_roster_beside_it_and_is_not_called_genuine(
+    desk: Desk, deployment: Deployment
+) -> None:
     code, words = desk.verify(desk.write(by(deployment, "accountant", issued())))
     assert code == 0
-    for said in ("genuine and right", "signature: holds", "computed again", "valid until 3000"):
+    for said in ("numbers right, origin NOT shown", "signature: holds", "computed again", "valid until 3000"):
         assert said in words
+    assert f"root key believed: {deployment.root_key}, only because it is in {desk.folder / 'root.pub'}" in words
+    assert "genuine" not in words
+
+
+def test_a_folder_with_a_made_up_root_key_is_not_called_genuine(
+    desk: Desk, deployment: Deployment, tmp_path: Path
+) -> None:
+    """Anyone can sign a certificate with keys of their own, and put their roster and root key beside it."""
+    names = ("node-1", "node-2", "analyst", "accountant")
+    forger = create_deployment(tmp_path / "demo", dict.fromkeys(names, "127.0.0.1:7000"))
+    file = tmp_path / "demo" / "certificate.json"
+    file.write_bytes(by(forger, "accountant", issued()).to_bytes())
+    code, words = desk.verify(file)
+    assert (code, "genuine" in words, forger.root_key in words) == (0, False, True)
+    (report,) = json.loads(desk.verify(file, "--format", "json")[1])
+    assert report["genuine"] is False
+    assert not sdp.verify(file)[0].genuine
+    for root in (deployment.root_key, desk.folder / "root.pub"):
+        assert desk.verify(file, "--root-key", root)[0] == 1
+
+
+def test_a_named_root_key_makes_it_genuine(desk: Desk, deployment: Deployment) -> None:
+    file = desk.write(by(deployment, "accountant", issued()))
+    for root in (deployment.root_key, desk.folder / "root.pub"):
+        code, words = desk.verify(file, "--root-key", root)
+        assert code == 0
+        assert "genuine and right" in words
+        assert f"root key believed: {deployment.root_key}, as you named it" in words
+    accountant = deployment.identity_of("accountant").public_key.hex()
+    assert f"accountant's key believed: {accountant}, as you named it" in desk.verify(file, "--key", accountant)[1]
+    code, words = desk.verify(file, "--root-key", "no such file")
+    assert (code, "cannot read the root key no such file" in words) == (2, True)
 
 
 def test_the_roster_the_root_key_or_the_accountants_key_may_be_named(
@@ -170,6 +205,36 @@ def test_a_number_better_than_the_truth_is_refused_though_signed(desk: Desk, dep
     code, words = desk.verify(desk.write(by(deployment, "accountant", boast(issued()))))
     assert code == 1
     assert "claims epsilon" in words
+
+
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "rr-shuffle": (RRShuffle(max_value=2**31 - 1, randomise=Fraction(1, 10**9)), "a round has at most 1,000,000"),
+    "quantised-rr": (
+        QuantisedRR(max_value=2**31 - 2, bits=2**31 - 2, randomise=Fraction(1, 10**9)),
+        "a round has at most 1,000,000",
+    ),
+    "geo-shuffle": (
+        GeoShuffle(max_value=2**30, epsilon_geo=Fraction(1), padding=2**30),
+        "a round has at most 1,000,000",
+    ),
+    "noise": (SGDLShuffle(max_value=1, noise_epsilon=Fraction(1, 2**62), shares=10, padding=1000), "noise of scale"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_numbers_that_no_round_has_are_refused_before_anything_is_computed(
+    desk: Desk, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    spec, said = HOSTILE[name]
+    hostile = msgspec.structs.replace(issued(), mechanism=spec, users=10**9, honest=10**9, max_distance=spec.max_value)
+    file = desk.write(by(deployment, "accountant", hostile))
+
+    def computed(*_: object) -> None:
+        pytest.fail("computed from hostile numbers")
+
+    monkeypatch.setattr(rechecking, "analyse", computed)
+    code, words = desk.verify(file, "--root-key", deployment.root_key)
+    assert (code, said in words) == (1, True)
 
 
 def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: Deployment) -> None:
@@ -278,9 +343,13 @@ def test_the_library_verifies_as_the_command_does(desk: Desk, deployment: Deploy
     accountant = deployment.identity_of("accountant").public_key
     (checked,) = sdp.verify(file)
     assert checked.certificate == issued()
-    assert sdp.verify(str(file), root_key=(desk.folder / "root.pub").read_text().strip()) == (checked,)
-    assert sdp.verify(file, key=accountant) == sdp.verify(file, key=accountant.hex()) == (checked,)
+    (named,) = sdp.verify(str(file), root_key=(desk.folder / "root.pub").read_text().strip())
+    assert (named.genuine, named.lines[1:]) == (True, checked.lines[1:])
+    assert sdp.verify(file, root_key=str(desk.folder / "root.pub")) == (named,)
+    (by_key,) = sdp.verify(file, key=accountant)
+    assert sdp.verify(file, key=accountant.hex()) == (by_key,)
+    assert (by_key.genuine, by_key.lines[1:]) == (True, checked.lines[1:])
     assert sdp.certify(checked.certificate).certified is not None
-    assert "genuine and right" in checked._repr_html_()
+    assert "genuine and right" in named._repr_html_()
     with pytest.raises(DocumentError, match="claims epsilon"):
         sdp.verify(desk.write(by(deployment, "accountant", boast(issued()))))

@@ -111,7 +111,7 @@ def test_show_leaves_what_the_round_would_have_left(
     assert [one["stage"] for one in answer["checked"]] == ["plan", "final"]
     folder = tmp_path / "again" / rounds["sum"]
     assert {path.name for path in folder.iterdir()} == SAVED
-    code, out, _ = shuffledp("verify", str(folder / "result.json"))
+    code, out, _ = shuffledp("verify", str(folder / "result.json"), "--root-key", f"{keys}/root.pub")
     assert code == 0
     assert "genuine and right" in out
 

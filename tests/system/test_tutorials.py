@@ -10,7 +10,7 @@ from typed_pages import REPOSITORY, type_page
 def test_the_first_round(tmp_path: Path) -> None:
     typed = type_page("tutorials/first-round.md", tmp_path)
     assert typed.said.count("The answer: histogram over 200 users") == 1
-    assert typed.said.count("genuine and right") == 1, "the forged one is not"
+    assert typed.said.count("numbers right, origin NOT shown") == 1, "the forged one is refused"
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from typing import Final
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.errors import DocumentError, ExpiredDocumentError
+from shuffledp_core.mechanisms import PaddedSpec, Spec
+from shuffledp_core.onion.geometry import MAX_MESSAGES_PER_USER
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.analysis import Cost, analyse, largest_distance
 from shuffledp_privacy.bounds import Setting
@@ -18,11 +20,15 @@ from shuffledp_privacy.bounds import Setting
 SLACK: Final = 2e-6
 """Relative difference that a recheck forgives: twice the tolerance to which the numerics search for ε."""
 
+LARGEST_SCALE: Final = 1000 * MAX_MESSAGES_PER_USER
+"""Largest scale of a user's noise, in units of the sum; such noise is clamped to a thousandth of it at most."""
+
 
 def recheck(claimed: Certificate, now: int | None = None) -> None:
     """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
 
-    1. It may still be relied upon.
+    1. It may still be relied upon, and its round is one that there can be: what an accountant signed may be hostile,
+       and is bounded before anything is computed from it.
     2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change, and the reports
        that the lost messages come from are not counted on as whole.
     3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
@@ -33,12 +39,14 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
 
     Raises:
         ExpiredDocumentError: step 1.
-        DocumentError: a claim is better than the truth that is known; the message names it.
+        DocumentError: a claim is better than the truth that is known, or no round has these parameters; the message
+            names it.
         CannotCertify: no bound can be computed for these parameters at all.
         UsageError: the parameters are outside the analysis' range.
     """
     if now is not None and now > claimed.expires_at:  # 1
         raise ExpiredDocumentError(f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now")
+    _check_size(claimed.mechanism)
     epsilon = claimed.epsilon  # 2
     if claimed.holds and epsilon.certified is None:
         raise DocumentError("the certificate says that it holds but names no finite epsilon; do not rely on it")
@@ -73,6 +81,20 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             raise DocumentError(
                 f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"
             )
+
+
+def _check_size(spec: Spec) -> None:
+    """Raises `DocumentError` for a mechanism that no round has, whose numbers could take minutes to compute."""
+    if spec.messages_per_user > MAX_MESSAGES_PER_USER:
+        raise DocumentError(
+            f"the certificate is for {spec.messages_per_user:,} messages per user, and a round has at most "
+            f"{MAX_MESSAGES_PER_USER:,}; do not rely on it"
+        )
+    if isinstance(spec, PaddedSpec) and spec.noise_rate * LARGEST_SCALE < 1:
+        raise DocumentError(
+            f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}; the largest scale that "
+            f"is checked is {LARGEST_SCALE:,}, and no round has so many messages; do not rely on it"
+        )
 
 
 def _number(value: float | None) -> float:

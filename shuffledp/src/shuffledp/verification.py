@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,17 +34,27 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A certificate that is genuine and right, and what was checked of it, in words.
+    """A certificate that its signer's key fits and whose numbers are right, and what was checked of it, in words.
 
     Attributes:
         title: where it was found, and its stage.
         certificate: the document; `compose` takes it as it is.
         lines: what was checked.
+        genuine: True if the caller named the key that was believed. Otherwise it was read from a file beside the
+            document, and whoever made up the document may have made up the key.
     """
 
     title: str
     certificate: Certificate
     lines: tuple[str, ...]
+    genuine: bool
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one line."""
+        if self.genuine:
+            return f"{self.title}: genuine and right"
+        return f"{self.title}: numbers right, origin NOT shown (name the deployment's root key: --root-key)"
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `shuffledp verify --format json`."""
@@ -55,6 +66,7 @@ class Checked:
             "epsilon": claimed.epsilon.certified,
             "delta": claimed.delta,
             "holds": claimed.holds,
+            "genuine": self.genuine,
             "checked": list(self.lines),
         }
 
@@ -64,15 +76,20 @@ class Checked:
         return data_frame({name: [value] for name, value in row.items()})
 
     def _repr_html_(self) -> str:
-        return html_table(f"{self.title}: genuine and right", [], self.lines)
+        return html_table(self.verdict, [], self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that documents are checked with; a roster knows all parties, a bare key only the accountant."""
+    """The keys that documents are checked with; a roster knows all parties, a bare key only the accountant.
+
+    `trusted` says which key was believed, and where it came from; `named` is True if the caller named it.
+    """
 
     roster: Roster | None
     accountant: bytes
+    trusted: str
+    named: bool
 
     def certificate(self, signed: Signed) -> Certificate:
         """The certificate, if the accountant signed it. Raises `DocumentError`s as `verify`."""
@@ -116,20 +133,35 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     if trust.key is not None:
         if trust.roster is not None or trust.root_key is not None:
             raise UsageError("name either --key, or --roster with --root-key, not both")
-        return Keys(None, parse_hex_key(trust.key, "key"))
+        accountant = parse_hex_key(trust.key, "key")
+        return Keys(None, accountant, f"accountant's key believed: {accountant.hex()}, as you named it", named=True)
     path = trust.roster if trust.roster is not None else file.parent / "roster.json"
-    root = trust.root_key
-    missing = [file.name for file in (path, path.parent / "root.pub") if not file.is_file()]
-    if trust.roster is None and root is None and missing:
+    beside = path.parent / "root.pub"
+    missing = [file.name for file in (path, beside) if not file.is_file()]
+    if trust.roster is None and trust.root_key is None and missing:
         raise ConfigError(
             f"nothing to verify {file} by: there is no {' and no '.join(missing)} beside it; "
             "name --roster with --root-key, or the accountant's --key"
         )
-    if root is None:
+    if trust.root_key is not None:
+        root = _named_root(trust.root_key)
+        words = f"root key believed: {root}, as you named it"
+    else:
         read_file(path, "roster")  # the roster is what was named: it is missed first
-        root = read_file(path.parent / "root.pub", "root key").decode("ascii", errors="replace").strip()
+        root = _key_in(beside)
+        words = f"root key believed: {root}, only because it is in {beside}; anyone can make such a file"
     roster = read_roster(path, root)
-    return Keys(roster, bytes.fromhex(roster.accountant.identity_key))
+    accountant = bytes.fromhex(roster.accountant.identity_key)
+    return Keys(roster, accountant, words, named=trust.root_key is not None)
+
+
+def _named_root(named: str) -> str:
+    """The root key as named: in hex, or as a file that holds it."""
+    return named if re.fullmatch(r"[0-9A-Fa-f]*", named) else _key_in(Path(named))
+
+
+def _key_in(file: Path) -> str:
+    return read_file(file, "root key").decode("ascii", errors="replace").strip()
 
 
 def verify(
@@ -148,12 +180,13 @@ def verify(
     4. Certificates and manifest in files beside the result of a round's folder are its own (`check_beside`).
     5. Of the folder of a round whose mixing can be verified, list, headers and board (`published.check_mixing`).
 
-    It returns only where every certificate is genuine and no better than the truth; whether that is enough is for
-    whoever reads the numbers to say.
+    It returns only if every signature holds and no number is better than the truth; whether the numbers are good
+    enough is the reader's decision. Only with `root_key` or `key` does it show who signed: see `Checked.genuine`.
 
     Args:
         document: a signed certificate, manifest, announcement or result (JSON file), or the folder of a round.
-        root_key: the deployment's root key, 32 bytes or hex; None for `root.pub` beside the roster.
+        root_key: the deployment's root key, 32 bytes, hex, or the name of a file that holds it; None for `root.pub`
+            beside the roster, which shows nothing about who signed.
         roster: the signed roster; None for `roster.json` beside the document.
         key: the accountant's public key instead of a roster, for a certificate alone.
         now: seconds since 1970; None for the clock.
@@ -169,7 +202,7 @@ def verify(
     trust = Trust(None if roster is None else Path(roster), _as_hex(root_key), _as_hex(key))
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
-    reports = tuple(_report(title, claimed, moment) for title, claimed in _certificates(data, keys))
+    reports = tuple(_report(title, claimed, moment, keys) for title, claimed in _certificates(data, keys))
     if folder is not None and keys.roster is not None:
         check_beside(folder, keys.by("analyst", Signed.from_bytes(data), Result), keys.roster)  # 4
     return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)))  # 5
@@ -214,9 +247,10 @@ def _as_hex(key: str | bytes | None) -> str | None:
 
 def check_signed(signed: Signed, roster: Roster) -> tuple[Checked, ...]:
     """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
-    keys = Keys(roster, bytes.fromhex(roster.accountant.identity_key))
+    accountant = bytes.fromhex(roster.accountant.identity_key)
+    keys = Keys(roster, accountant, f"roster believed: number {roster.serial}, as the caller verified it", named=True)
     moment = time.time() * 1000
-    return tuple(_report(title, claimed, moment) for title, claimed in _inside(signed, keys))
+    return tuple(_report(title, claimed, moment, keys) for title, claimed in _inside(signed, keys))
 
 
 def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
@@ -287,12 +321,13 @@ def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
     return claimed
 
 
-def _report(where: str, claimed: Certificate, now: float) -> Checked:
+def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked:
     # Without the clock: the numbers of an old round are as true as ever, and its period is a line of its own.
     recheck(claimed)  # 3
     epsilon = "no finite epsilon" if claimed.epsilon.certified is None else f"epsilon {claimed.epsilon.certified:.6g}"
     corrupted = claimed.corrupted.epsilon
     lines = [
+        keys.trusted,
         f"signature: holds, round {claimed.round_id} of deployment {claimed.deployment}",
         f"{claimed.mechanism.kind}, {claimed.honest:,} of {claimed.users:,} users honest, "
         f"{claimed.adjacency.value} adjacency, changes up to {claimed.max_distance:,}",
@@ -305,7 +340,7 @@ def _report(where: str, claimed: Certificate, now: float) -> Checked:
         lines.append(f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on the board")
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")
-    return Checked(f"{where} ({claimed.stage})", claimed, tuple(lines))
+    return Checked(f"{where} ({claimed.stage})", claimed, tuple(lines), keys.named)
 
 
 def _period(claimed: Certificate, now: float) -> str:

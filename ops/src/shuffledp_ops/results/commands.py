@@ -106,7 +106,7 @@ def _print(found: Fetched, *, as_json: bool) -> None:
     else:
         print_report(found.report, Console())
         for check in found.checked:
-            sys.stdout.write(f"{check.title}: genuine and right\n")
+            sys.stdout.write(f"{check.verdict}\n")
     sys.stdout.flush()
 
 

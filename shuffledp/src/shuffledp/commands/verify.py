@@ -17,7 +17,10 @@ def verify(
     ],
     *,
     roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")] = None,
-    root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,
+    root_key: Annotated[
+        str | None,
+        typer.Option(help="The root key that you trust, in hex or as a file; default: root.pub beside the roster."),
+    ] = None,
     key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
@@ -32,6 +35,6 @@ def verify(
         print_json([report.to_dict() for report in reports])
         return
     for report in reports:
-        typer.echo(f"{report.title}: genuine and right")
+        typer.echo(report.verdict)
         for line in report.lines:
             typer.echo(f"  - {line}")
