@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 from commands import Shell
@@ -24,6 +26,9 @@ from rounds_for_tests import small_round
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.keys import load_identity
+from shuffledp_ops.console.guards import LOOPBACK
+from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.operate import save, trusted_files
 from shuffledp_ops.rounds.page import page
@@ -396,3 +401,39 @@ def test_an_analyst_who_signs_nonsense_gets_no_page(
     code, _, errors = shuffledp("report")
     assert code == 1
     assert says in errors
+
+
+async def test_the_console_serves_no_file_through_a_link_in_a_saved_round(out: Path, tmp_path: Path) -> None:
+    """Somebody hands over a round whose picture, or whose folder, is a link to a file of the console's user."""
+    private = tmp_path / "private.txt"
+    private.write_text("the user's own secret")
+    first, second = sorted(one for one in out.iterdir() if not one.is_symlink())  # noqa: ASYNC240
+    saved = Saved(out)
+    transport = httpx.ASGITransport(application(Pages(saved), [], LOOPBACK, tls=False))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        saved.look()
+        for folder in (first, second):
+            assert (await client.get(f"/rounds/{folder.name}/plot.png")).content.startswith(b"\x89PNG")
+        link_instead(first / "plot.png", private)
+        assert "symbolic link" in await refused(client, first)  # as the console remembers the round
+        saved.look()
+        assert "symbolic link" in await refused(client, first)  # and as it reads it now
+        second.rename(tmp_path / second.name)
+        second.symlink_to(tmp_path / second.name)
+        saved.look()
+        assert "symbolic link" in await refused(client, second)
+
+
+def link_instead(file: Path, target: Path) -> None:
+    """The same time of change, so that nothing seems to have changed."""
+    before = file.stat()
+    file.unlink()
+    os.utime(target, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.symlink_to(target)
+
+
+async def refused(client: httpx.AsyncClient, folder: Path) -> str:
+    answer = await client.get(f"/rounds/{folder.name}/plot.png")
+    assert answer.status_code != 200
+    assert "secret" not in answer.text
+    return answer.text

@@ -6,6 +6,8 @@ Nobody need run for it. Each folder is verified by its own roster and root key, 
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,6 @@ from typing import Final, TypeAlias
 
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnknownRoundError
-from shuffledp_core.keys import read_file
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console.changes import Changes
 from shuffledp_ops.console.model import (
@@ -36,6 +37,9 @@ _FILES: Final = (
     "report.json", "plot.png",
 )  # fmt: skip
 """What a page of a round links to."""
+
+_MOST_BYTES: Final = 4 * MAX_DOCUMENT_BYTES
+"""Longest file that is served."""
 
 _RESULT: Final = "result.json"
 
@@ -130,6 +134,7 @@ def _folders(folder: Path) -> list[tuple[Path, _State]]:
 
 def _read(folder: Path) -> tuple[Round, Opened | None]:
     try:
+        _require_no_links(folder)
         report = read_round(folder)
         if report.round_id != folder.name:
             raise ConfigError(f"{folder} holds round {report.round_id}; give the folder that name")
@@ -144,6 +149,24 @@ def _read(folder: Path) -> tuple[Round, Opened | None]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    found = {name: folder / name for name in _FILES if (folder / name).is_file()}
-    small = {name: file for name, file in found.items() if file.stat().st_size <= 4 * MAX_DOCUMENT_BYTES}
-    return {name: read_file(file, "saved") for name, file in small.items()}
+    """The files that a page of the round links to, by name. Raises `ConfigError` for a symbolic link among them."""
+    _require_no_links(folder)
+    found = {name: _read_plain(folder / name) for name in _FILES if (folder / name).is_file()}
+    return {name: data for name, data in found.items() if len(data) <= _MOST_BYTES}
+
+
+def _require_no_links(folder: Path) -> None:
+    """Raises `ConfigError` if the folder or a file in it is a symbolic link: it could name any file of this user."""
+    for path in (folder, *(folder / name for name in _FILES)):
+        if path.is_symlink():
+            raise ConfigError(f"{path} is a symbolic link, which the console does not follow; put a copy there")
+
+
+def _read_plain(file: Path) -> bytes:
+    """At most one byte more than `_MOST_BYTES` of a regular file; not of a link that was put there meanwhile."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read(_MOST_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}; fetch the round again") from error
