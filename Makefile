@@ -7,7 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-slow test-docker test-ray check check-style check-types check-packages bench soak wheels \
+.PHONY: demo docs test test-labs test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
     accel accel-test accel-timing accel-sanitize sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make up          a deployment in containers; then make round, make down (docs/operations.md)"
 	@echo
 	@echo "Tests:"
+	@echo "make test-python PYTHON=/usr/bin/python3: tests of processes and sockets under another Python (4 min)"
 	@echo "make test-slow   whole pages as typed, wheels, full-size attacks (4 min)"
 	@echo "make test-docker the container deployment; builds its images"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed"
@@ -48,6 +49,17 @@ test-labs: .venv/synced
 
 test-slow: .venv/synced
 	$(RUN) pytest -q -n auto --dist loadfile --no-loadscope-reorder -m slow
+
+# Under another interpreter, in an environment of its own. Here: what runs processes, sockets and event loops, in which
+# versions of Python differ; FOLDERS=tests for everything.
+PYTHON ?= /usr/bin/python3
+FOLDERS ?= $(addprefix tests/,client core shuffler analyst accountant deploy verified)
+test-python: export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv-python
+test-python: | uv
+	$(UV) sync --quiet --frozen --python $(PYTHON)
+	$(RUN) --python $(PYTHON) python -VV
+	$(RUN) --python $(PYTHON) pytest -q -n auto --dist loadfile --no-loadscope-reorder \
+	    -m "not docker and not slow and not ray" $(FOLDERS)
 
 # One after another, on two deployments that the tests bring up: both at once are too much for two cores.
 test-docker: images
@@ -180,7 +192,7 @@ proto: .venv/synced
 	$(RUN) sh proto/generate.sh
 
 clean:
-	rm -rf .venv .tools out dist accel/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-python .tools out dist accel/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/synced: pyproject.toml uv.lock */pyproject.toml | uv
 	$(UV) sync --frozen
