@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom version images up round down lab-server lab-round handouts fuzz format clean help proto
+    accel accel-test accel-timing accel-sanitize sbom advisories version images up round down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -136,9 +136,13 @@ soak: .venv/synced
 wheels: | uv
 	$(UV) build --quiet --all-packages --wheel --out-dir dist
 
-sbom: | uv
+sbom: .venv/synced
 	@mkdir -p dist
 	sh deploy/sbom.sh dist/sbom.cdx.json --all-packages --all-extras
+
+# Known vulnerabilities of what is locked. Needs the network: status 3 and "no database" without one.
+advisories: | uv
+	@sh deploy/advisories.sh
 
 # The packages are released together, with one version; a test holds that they have it.
 version: | uv

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from cryptography.hazmat.backends.openssl import backend
 
 ROOT = Path(__file__).parents[2]
 UV = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
@@ -87,8 +90,33 @@ def test_the_bill_of_materials_lists_what_is_installed_from_the_lock(options: tu
     for part in parts:
         assert part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}"
         assert all(source["hashes"] for source in part["externalReferences"])
+    check_libraries(parts)
     own = {part["name"] for part in bill["components"]} | {bill["metadata"]["component"]["name"]}
     assert {"shuffledp-core", options[1] if options[0] == "--package" else "shuffledp-adversary"} <= own
     references = {part["bom-ref"] for part in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
     for link in bill["dependencies"]:
         assert {link["ref"], *link.get("dependsOn", [])} <= references
+
+
+LIBRARIES = {
+    "cryptography": {"OpenSSL"},
+    "grpcio": {"BoringSSL", "zlib"},
+    "numpy": {"OpenBLAS"},
+    "psycopg-binary": {"OpenSSL", "libpq", "libkrb5"},
+    "pynacl": {"libsodium"},
+    "rbcl": {"libsodium"},
+}
+"""C libraries that wheels bring, by package."""
+
+
+def check_libraries(parts: list[dict[str, Any]]) -> None:
+    """The C libraries inside wheels: versions are those that the libraries, in other ways, report here."""
+    searched = [part for part in parts if "components" in part]  # of two versions in the lock the one installed here
+    inside = {part["name"]: {one["name"]: one.get("version") for one in part["components"]} for part in searched}
+    for name in LIBRARIES.keys() & {part["name"] for part in parts}:
+        assert LIBRARIES[name] <= inside[name].keys(), name
+    for name in {"pynacl", "rbcl"} & inside.keys():
+        assert re.fullmatch(r"1\.\d+\.\d+\S*", inside[name]["libsodium"])
+    assert f"OpenSSL {inside['cryptography']['OpenSSL']} " in backend.openssl_version_text()
+    assert inside["numpy"]["OpenBLAS"] in np.__config__.show(mode="dicts")["Build Dependencies"]["blas"]["version"]
+    assert all(one["properties"] for part in searched for one in part["components"])
