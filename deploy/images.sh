@@ -6,31 +6,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 UV=${UV:-uv}
-REGISTRY_BASE=python:3.11-slim-bookworm
 BUILD=deploy/build
 TAG=${SHUFFLEDP_TAG:-local}
 
 say() { echo "images: $*" >&2; }
-
-# The base: what the caller chose, what is here, what a registry gives, or one made of Debian packages.
-choose_base() {
-    if [ -n "${BASE_IMAGE:-}" ]; then
-        say "base $BASE_IMAGE, as told"
-    elif docker image inspect "$REGISTRY_BASE" >/dev/null 2>&1; then
-        BASE_IMAGE=$REGISTRY_BASE
-        say "base $BASE_IMAGE, which is here"
-    elif docker pull --quiet "$REGISTRY_BASE" >/dev/null 2>&1; then
-        BASE_IMAGE=$REGISTRY_BASE
-        say "base $BASE_IMAGE, pulled"
-    else
-        say "$REGISTRY_BASE is not here and no registry gives it: making bases from Debian packages"
-        sh deploy/offline/build.sh
-        cp deploy/.env.offline deploy/.env.images
-        . ./deploy/.env.offline
-        return
-    fi
-    echo "BASE_IMAGE=$BASE_IMAGE" >deploy/.env.images
-}
 
 # Our own wheels, of every member.
 build_members() {
@@ -111,7 +90,8 @@ trap 'exit 1' INT TERM
     for component in $components; do collect "$component"; done
 } &
 collecting=$!
-choose_base
+sh deploy/bases.sh
+. ./deploy/.env.images
 wait "$collecting"
 collecting=
 # Two at a time: the first, which is the largest of all, beside the others.
