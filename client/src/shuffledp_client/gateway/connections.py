@@ -18,10 +18,10 @@ from shuffledp_core.errors import MalformedRequestError
 
 
 class _OnceClosed(asyncio.Transport):
-    """A transport whose second `close` does nothing, as the methods that uvicorn calls need it.
+    """A transport with the methods that uvicorn calls, whose second `close` does nothing.
 
     asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still under way:
-    `abort` then no longer ends the connection, and raises AttributeError before Python 3.11.3.
+    `abort` then no longer ends the connection, and raises AttributeError in Python 3.11.2.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
