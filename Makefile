@@ -18,7 +18,7 @@ help:
 	@echo "make up          a deployment in containers; then make round, make down (docs/operations.md)"
 	@echo
 	@echo "Tests:"
-	@echo "make test-python PYTHON=/usr/bin/python3: tests of processes and sockets under another Python (4 min)"
+	@echo "make test-python PYTHON=/usr/bin/python3: tests of processes and sockets under another Python (3 min)"
 	@echo "make test-slow   whole pages as typed, wheels, full-size attacks (4 min)"
 	@echo "make test-docker the container deployment; builds its images"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed"
@@ -53,7 +53,7 @@ test-slow: .venv/synced
 # Under another interpreter, in an environment of its own. Here: what runs processes, sockets and event loops, in which
 # versions of Python differ; FOLDERS=tests for everything.
 PYTHON ?= /usr/bin/python3
-FOLDERS ?= $(addprefix tests/,client core shuffler analyst accountant deploy verified)
+FOLDERS ?= $(addprefix tests/,client core shuffler analyst accountant)
 test-python: export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv-python
 test-python: | uv
 	$(UV) sync --quiet --frozen --python $(PYTHON)
