@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Roster
 from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.documents.submission import check_envelope, credential_id
-from shuffledp_core.errors import BadBatchError, InvalidSubmissionError, SubmissionClosedError
+from shuffledp_core.documents.submission import check_envelope
+from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionError, ShuffleDPError
 from shuffledp_core.files import PART, erase
 from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
@@ -27,6 +28,9 @@ from shuffledp_shuffler.checks import check_batch, check_claim
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import Submission, different_submission
 from shuffledp_shuffler.uploads import Uploads
+
+Arriving: TypeAlias = Callable[[], AbstractAsyncContextManager[bytes]]
+"""Receives an envelope, and keeps room for it until the block ends."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +46,38 @@ class Submissions:
     async def take(self, live: LiveRound, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
         """Takes a submission and returns its signed receipt, once it is on disk; the same again for a repetition.
 
-        1. The round takes submissions now; otherwise only a repetition of an accepted one is answered, and nothing
-           of the envelope is read.
-        2. Credential and claim are genuine (core's `check_claim`): nobody else gets any further.
-        3. The credential still counts, unless its submission was accepted before (`_require_admitted`).
-        4. It is the only call of this credential; one that waited for another may find its submission accepted.
+        1. Credential and claim are genuine (core's `check_claim`): nobody else gets any further.
+        2. If this credential's submission was accepted before, its repetition gets the receipt and another one is
+           refused. Neither envelope nor proofs are looked at.
+        3. The round takes submissions now, and the credential still counts.
+        4. It is the only call of this credential; one that waited for another repeats step 2.
         5. There is room for the envelope's one legal length, and it arrives whole, in order and in time.
-        6. It is the envelope of the claim; it opens; no record is repeated.
-        7. It is still open; spooled: on disk, once per credential.
+        6. In a verified round it is this credential's turn (`ProofTurns`).
+        7. It is the envelope of the claim; it opens; no record is repeated, and in a verified round the proofs hold.
+        8. It is still open; spooled: on disk, once per credential.
 
         Raises:
             SubmissionClosedError, InvalidSubmissionError, UnknownCredentialError, DifferentSubmissionError.
-            WithdrawnCredentialError: step 3.
+            WithdrawnCredentialError: step 3. BadClaimError: step 7.
             MalformedDocumentError: credential or claim is no signed document.
             BusyError: step 4 or 5; asking again may help.
         """
-        terms = live.require_terms()
-        documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
-        refusal = live.refusal(self.clock())
-        name, claimed = check_claim(terms, self.roster, *documents)  # 2
-        # Only after the claim is checked: a closed round still answers a device that lost its receipt, and nobody else.
-        if refusal is not None:  # 1
-            return await self._repeated(live, name, claimed, refusal)
-        await self._require_admitted(live, documents[0])  # 3
-        async with self.uploads.turn(terms.manifest.round_id, name) as repeated:  # 4
-            if repeated and await live.require_spool().find(name) is not None:
-                return await self._repeated(live, name, claimed, refusal)
-            length = terms.geometry.envelope_bytes
-            async with self.uploads.place(length):  # 5
-                return await self._take(live, documents[0], claimed, await self.uploads.gather(chunks, length))
+        length = live.require_terms().geometry.envelope_bytes
+        return await self._take(live, credential, claim, lambda: self.uploads.arriving(chunks, length))
 
     async def take_whole(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
         """Takes a submission that has arrived in one message; otherwise as `take`, whose steps these are.
 
-        All checks run in the spool's thread, in groups, together with what came before and after: nothing is waited for
-        in between, so no call of the same credential has to take its turn.
+        In a verified round these are the steps of `take`, less step 5. In a plain one all checks run in the spool's
+        thread, in groups, together with what came before and after: nothing is waited for in between, so no call of the
+        same credential has to take its turn.
 
         1. Not too many others are being checked.
-        2. Credential and claim are genuine (step 2).
-        3. The round takes submissions now, and the credential still counts (steps 1 and 3); otherwise only a repetition
+        2. Credential and claim are genuine (step 1).
+        3. The round takes submissions now, and the credential still counts (step 3); otherwise only a repetition
            of an accepted submission is answered, and the envelope is not opened.
-        4. It has the envelope's one legal length, is that of the claim, and opens; no record is repeated (step 6).
-        5. Spooled: on disk, once per credential (step 7). The receipt is signed behind the commit.
+        4. It has the envelope's one legal length, is that of the claim, and opens; no record is repeated (step 7).
+        5. Spooled: on disk, once per credential (step 8). The receipt is signed behind the commit.
 
         Raises:
             As `take`.
@@ -101,11 +95,15 @@ class Submissions:
         spool = live.require_spool()
         with ExitStack() as stack:
             stack.enter_context(self.uploads.message())  # 1
-            receipt = spool.begin(
-                lambda: self._checked(live, credential, claim, envelope),
-                lambda stored: self._receipt(live, stored.credential, stored.digest),
-                len(envelope),
-            )
+            receipt: asyncio.Future[Signed]
+            if live.claims is None:
+                receipt = spool.begin(
+                    lambda: self._checked(live, credential, claim, envelope),
+                    lambda stored: self._receipt(live, stored.credential, stored.digest),
+                    len(envelope),
+                )
+            else:
+                receipt = asyncio.ensure_future(self._take(live, credential, claim, lambda: nullcontext(envelope)))
             counted = stack.pop_all()
 
         def ended(answer: asyncio.Future[Signed]) -> None:
@@ -117,46 +115,76 @@ class Submissions:
         return receipt
 
     def _checked(self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes) -> Submission:
-        """Steps 2 to 4 of `take_whole`."""
+        """Steps 2 to 4 of `take_whole` in a plain round."""
         terms = live.require_terms()
         documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
         name, claimed = check_claim(terms, self.roster, *documents)  # 2
         now = self.clock()
         refusal = live.refusal(now) or self.admission.refusal(from_json(documents[0].body, Credential), now)  # 3
         if refusal is None:  # 4
-            if len(envelope) != terms.geometry.envelope_bytes:
-                raise InvalidSubmissionError(
-                    f"the envelope must have {terms.geometry.envelope_bytes} bytes, not {len(envelope)}"
-                )
             _verify(live, documents[0], claimed, envelope)
         return Submission(name, claimed, envelope, refusal)
 
-    async def _take(self, live: LiveRound, credential: Signed, claimed: str, envelope: bytes) -> Signed:
-        name = credential_id(from_json(credential.body, Credential))
-        # Not shielded: a check that is cancelled leaves nothing behind.
-        await asyncio.to_thread(_verify, live, credential, claimed, envelope)  # 6
-        refusal = live.refusal(self.clock())
-        # The round may have closed or filled up while the envelope arrived; from here to the disk the spool decides.
-        if refusal is not None:  # 7
-            return await self._repeated(live, name, claimed, refusal)
-        await live.require_spool().append(name, claimed, envelope)
+    async def _take(self, live: LiveRound, credential: bytes, claim: bytes, arriving: Arriving) -> Signed:
+        terms = live.require_terms()
+        documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
+        now = self.clock()
+        closed = live.refusal(now)  # before the checks: a call that overlaps the opening is too early
+        name, claimed = check_claim(terms, self.roster, *documents)  # 1
+        refusal = closed or self.admission.refusal(from_json(documents[0].body, Credential), now)
+        receipt = await self._settled(live, name, claimed, refusal)  # 2, 3
+        if receipt is not None:
+            return receipt
+        async with self.uploads.turn(terms.manifest.round_id, name) as repeated:  # 4
+            if repeated:
+                receipt = await self._settled(live, name, claimed, None)
+            if receipt is not None:
+                return receipt
+            async with arriving() as envelope:  # 5
+                # To its end: a device that hangs up would otherwise get any number of checks for nothing.
+                return await uninterrupted(self._accept(live, documents[0], name, claimed, envelope))
+
+    async def _accept(self, live: LiveRound, credential: Signed, name: str, claimed: str, envelope: bytes) -> Signed:
+        """Steps 6 to 8 of `take`."""
+        try:
+            await self._check(live, credential, name, claimed, envelope)  # 6, 7
+            # The round may have closed or filled up meanwhile; from here to the disk the spool decides.
+            receipt = await self._settled(live, name, claimed, live.refusal(self.clock()))  # 8
+            if receipt is not None:
+                return receipt
+            await live.require_spool().append(name, claimed, envelope)
+        except ClientFault:
+            live.turns.count_failure(name)
+            raise
         live.touch()
         # Signed last: a receipt is evidence against this node, so it never comes before the envelope is on disk.
         return self._receipt(live, name, claimed)
 
-    async def _require_admitted(self, live: LiveRound, credential: Signed) -> None:
-        """Refuses a withdrawn or expired credential, unless its submission was accepted before."""
-        owner = from_json(credential.body, Credential)
-        refusal = self.admission.refusal(owner, self.clock())
-        if refusal is not None and await live.require_spool().find(credential_id(owner)) is None:
-            raise refusal
+    async def _check(self, live: LiveRound, credential: Signed, name: str, claimed: str, envelope: bytes) -> None:
+        if live.claims is None:
+            await asyncio.to_thread(_verify, live, credential, claimed, envelope)
+            return
+        async with live.turns.turn(name):
+            # Waiting took its time: no processor time for a round that takes nothing any more.
+            live.require_present()
+            refusal = live.refusal(self.clock())
+            if refusal is not None:
+                raise refusal
+            live.count_proof_check()
+            await asyncio.to_thread(_verify, live, credential, claimed, envelope)
 
-    async def _repeated(
-        self, live: LiveRound, name: str, claimed: str, refusal: SubmissionClosedError | None
-    ) -> Signed:
+    async def _settled(self, live: LiveRound, name: str, claimed: str, refusal: ShuffleDPError | None) -> Signed | None:
+        """The receipt of the accepted submission that this one repeats; None for a new one.
+
+        Raises:
+            DifferentSubmissionError: another submission of this credential was accepted.
+            ShuffleDPError: `refusal`, which a new submission is refused with.
+        """
         accepted = await live.require_spool().find(name)
-        if accepted is None and refusal is not None:
-            raise refusal
+        if accepted is None:
+            if refusal is not None:
+                raise refusal
+            return None
         if accepted != claimed:
             raise different_submission()
         return self._receipt(live, name, claimed)
@@ -167,9 +195,14 @@ class Submissions:
 
 
 def _verify(live: LiveRound, credential: Signed, claimed: str, envelope: bytes) -> None:
-    """Checks that the envelope of a genuine claim opens. Raises as `Submissions.take`, step 6."""
+    """Checks that the envelope of a genuine claim opens. Raises as `Submissions.take`, step 7."""
+    terms = live.require_terms()
+    if len(envelope) != terms.geometry.envelope_bytes:
+        raise InvalidSubmissionError(
+            f"the envelope must have {terms.geometry.envelope_bytes} bytes, not {len(envelope)}"
+        )
     check_envelope(claimed, envelope)
-    terms, key = live.require_terms(), live.require_key()
+    key = live.require_key()
     if live.claims is not None:
         live.claims.check(credential, envelope, key)
         return

@@ -18,6 +18,7 @@ from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.round_state import Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
+from shuffledp_shuffler.turns import ProofTurns
 from shuffledp_shuffler.verified.claims import ClaimCheck
 from shuffledp_shuffler.verified.settling import Settlement
 
@@ -51,6 +52,7 @@ class LiveRound:
         self.private_key: bytes | None = None
         self.secret: NodeSecret | None = None
         self.claims: ClaimCheck | None = None
+        self.turns = ProofTurns()
         self.terms: Terms | None = None
         self.spool: Spool | None = None
         self.job: asyncio.Task[None] | None = None
@@ -177,6 +179,10 @@ class LiveRound:
         if self.spool is not None:
             await in_thread(self.spool.shut)
         self.touch()
+
+    def count_proof_check(self) -> None:
+        """Counts one check of a submission's proofs."""
+        self._metrics.proof_checks.inc()
 
     def progress(self, done: int, total: int) -> None:
         """Reports the work done in the present phase, in records."""

@@ -35,6 +35,7 @@ class NodeMetrics(ServiceMetrics):
         super().__init__(config)
         counter, gauge = self.counter, self.gauge
         self.accepted = counter("shuffledp_node_submissions_accepted", "Submissions on disk; repetitions do not count")
+        self.proof_checks = counter("shuffledp_node_proof_checks", "Checked proofs of submissions to verified rounds")
         self.records = counter("shuffledp_node_records", "Records through a phase, as it goes", "phase")
         self.dropped = counter("shuffledp_node_records_dropped", "Onions that did not open, or stood in a batch again")
         self.batch_bytes = counter("shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction")

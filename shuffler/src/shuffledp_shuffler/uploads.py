@@ -86,6 +86,12 @@ class Uploads:
             self._bytes -= length
             self._room.set()
 
+    @asynccontextmanager
+    async def arriving(self, chunks: Chunks, length: int) -> AsyncIterator[bytes]:
+        """Receives an envelope of this length and keeps its place until the block ends. As `place` and `gather`."""
+        async with self.place(length):
+            yield await self.gather(chunks, length)
+
     @contextmanager
     def message(self) -> Iterator[None]:
         """Counts a submission that came in one message, until it is answered. `BusyError` for one too many.
