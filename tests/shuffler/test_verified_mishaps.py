@@ -38,7 +38,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified import hops
-from shuffledp_core.verified.evidence import Transcript
+from shuffledp_core.verified.evidence import Accused, Transcript
 from shuffledp_core.verified.headers import Header
 from shuffledp_core.verified.history import Accusation, most_bytes, packed, unpacked
 from shuffledp_core.vocabulary import Mix
@@ -223,6 +223,21 @@ async def test_an_analyst_traces_no_more_than_any_node_would_accuse(world: World
     await accused(world, round_)
     with pytest.raises(UnansweredError, match="node-2 accuses 1000 records, where nobody may trace more than"):
         await analysts_part(round_, Babbler(config_of(world), world.roster)).settle("node-2")
+
+
+class Rambler(Peers):
+    """The analyst's calls to nodes of whom one accuses records that take more memory than bytes."""
+
+    async def accusation(self, name: str, round_id: str, most: int) -> bytes:
+        said = unpacked(await super().accusation(name, round_id, most), Accusation)
+        return packed(replace(said, accused=(Accused(0, b"", ()),) * 10_000))
+
+
+async def test_an_accusation_of_many_small_values_is_not_read(world: World) -> None:
+    round_ = await spoiled_round(world)
+    await accused(world, round_)
+    with pytest.raises(UnansweredError, match=r"the accusation of node-2 cannot be read: .* more than"):
+        await analysts_part(round_, Rambler(config_of(world), world.roster)).settle("node-2")
 
 
 async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_before_it_arrives(world: World) -> None:

@@ -501,5 +501,6 @@ async def test_a_history_that_cannot_be_read_fails_the_round_and_erases_the_secr
     data = b"rubbish." + bytes(2 * round_.terms.messages_per_user * width)
     await world.add_batch(world.header(round_.round, data, 2, history=8), data)
     status = await world.ended("node-2", round_.round.round_id)
-    assert (status.phase, status.error) == (FAILED, "MalformedDocumentError")
+    assert (status.phase, status.error) == (FAILED, "BadBatchError")
+    assert "node-1 signed a history that cannot be read" in status.reason
     assert not (world.folder / "state" / "node-2" / "rounds" / round_.round.round_id / "key").exists()

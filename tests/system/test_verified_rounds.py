@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -131,27 +132,33 @@ async def test_an_analyst_cannot_publish_a_verified_round_without_its_history(
 async def test_bytes_that_were_damaged_on_their_way_name_nobody(
     system: LocalSystem, pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
-    """Every byte that node 1 did not sign in the list: expiry and enrolment, and what is more than there may be."""
+    """Every byte that node 1 did not sign in the list: expiry and enrolment. What cannot be read at all, the analyst
+    has signed.
+    """
     place = tmp_path / "round"
     report = await verified_round(system, pool, place)
     true = from_json(report.documents["result"].body, Result)
     history = History.from_bytes((place / HISTORY).read_bytes())
 
-    def refused(**changes: Any) -> str:
+    def refused(error: type[DocumentError | UnansweredError], **changes: Any) -> str:
         data = replace(history, **changes).to_bytes()
         (place / HISTORY).write_bytes(data)
         named = HistoryDigest(digest=digest(data), length=len(data))
         result = system.deployment.identity_of("analyst").sign(msgspec.structs.replace(true, history=named))
         (place / "result.json").write_bytes(result.to_bytes())
-        with pytest.raises(UnansweredError) as refusal:
+        with pytest.raises(error) as refusal:
             verify(place)
         return str(refusal.value)
 
     first, *others = history.claims
     for index in (0, 7, 8, 71):  # expiry in 8 bytes, then the enrolment's signature in 64
         damaged = bytes([*first[:index], first[index] ^ 1, *first[index + 1 :]])
-        assert "is not signed by it for this question" in refused(claims=(damaged, *others))
-    assert f"{2 * USERS} claims, where the round has at most" in refused(claims=history.claims * 2)
+        assert "is not signed by it for this question" in refused(UnansweredError, claims=(damaged, *others))
+    too_many = f"analyst signed a history of {2 * USERS} claims"
+    assert too_many in refused(FalseResultError, claims=history.claims * 2)
+    assert "claims that are not all of" in refused(FalseResultError, claims=(first[:-1], *others))
+    tiny = refused(FalseResultError, claims=(b"ab",) * 20_000)
+    assert re.search("analyst signed a history that cannot be read: .* values in", tiny)
 
 
 async def test_a_plain_round_says_nothing_of_mixing_and_its_documents_have_no_such_field(

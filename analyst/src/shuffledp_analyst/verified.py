@@ -9,7 +9,13 @@ from shuffledp_analyst.blame import once_more, traced
 from shuffledp_analyst.peers import Peers
 from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.errors import BadBatchError, ShuffleDPError, TooFewReportsError, UnansweredError
+from shuffledp_core.errors import (
+    BadBatchError,
+    MalformedDocumentError,
+    ShuffleDPError,
+    TooFewReportsError,
+    UnansweredError,
+)
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
 from shuffledp_core.tasks import in_thread
@@ -72,7 +78,7 @@ class VerifiedMixing:
         """
         round_id = self._manifest.round_id
         data = await self._peers.persistently(lambda: self._peers.accusation(name, round_id, self._most))
-        accusation = unpacked(data, Accusation)
+        accusation = await in_thread(_accusation_of, name, data)
         if len(accusation.accused) > most_accused(self._manifest):
             raise UnansweredError(
                 f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may trace more than "
@@ -114,7 +120,7 @@ class VerifiedMixing:
 
     def _received(self, header: BatchHeader, batch: bytes, identity: Identity) -> tuple[Analyst, History]:
         length = header.history if isinstance(header.history, int) else 0
-        history = History.from_bytes(batch[:length])
+        history = History.signed_by(self._keys[-1].node, batch[:length], self._manifest)
         analyst = Analyst(self._terms, self._listed(history), identity.sign_bytes)
         width = self._manifest.geometry.record_bytes(len(self._keys) + 1)
         records = [batch[at : at + width] for at in range(length, len(batch), width)]
@@ -136,6 +142,13 @@ class VerifiedMixing:
         name, data, round_id = self._keys[position - 1].node, packed(inquiry), self._manifest.round_id
         try:
             answer = await self._peers.persistently(lambda: self._peers.answer(name, round_id, data, self._most))
-            return unpacked(answer, Inquiry)
+            return await in_thread(unpacked, answer, Inquiry)
         except ShuffleDPError as error:  # its word alone names nobody
             raise UnansweredError(f"no answer from {name}: {error}") from error
+
+
+def _accusation_of(name: str, data: bytes) -> Accusation:
+    try:
+        return unpacked(data, Accusation)
+    except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against nobody
+        raise UnansweredError(f"no answer: the accusation of {name} cannot be read: {error}") from error

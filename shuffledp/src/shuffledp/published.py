@@ -10,7 +10,13 @@ from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import Certificate, HistoryDigest, Manifest, Result, Roster, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.errors import FalseResultError, ForeignDocumentError, NotInstalledError, RoundKeyError
+from shuffledp_core.errors import (
+    BadBatchError,
+    FalseResultError,
+    ForeignDocumentError,
+    NotInstalledError,
+    RoundKeyError,
+)
 from shuffledp_core.files import size_of
 from shuffledp_core.keys import read_file, verify_from
 from shuffledp_core.onion.geometry import Geometry
@@ -38,8 +44,8 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
         NotInstalledError: the arithmetic is not installed here.
         DocumentError: step 1 or 2.
         BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: step 3, naming who is at fault.
-        FalseResultError: step 1 or 4, or a file is longer than the manifest allows; of a node's header, as
-            `check_headers`.
+        FalseResultError: step 1 or 4, or a file is longer than the manifest allows, or the history cannot be read; of a
+            node's header, as `check_headers`.
     """
     result = verify_from(roster.analyst, signed, Result)
     if not _is_verified(result):
@@ -161,5 +167,9 @@ def _followed(
         raise _not_installed(error) from error
     keys = _route(manifest, plan, roster)
     terms = mix_terms(announced, manifest, plan, keys, roster)
-    population, said = roster.population(plan.population), History.from_bytes(history)
+    population = roster.population(plan.population)
+    try:
+        said = History.signed_by(roster.analyst.name, history, manifest)
+    except BadBatchError as error:  # the result names its digest
+        raise FalseResultError(f"{error}; keep it and the result: they are evidence") from error
     return check_published(said, manifest, terms, population, mixing_part(keys[0]), board)

@@ -1,6 +1,7 @@
 """What goes with a batch, and is published beside the board: list, headers, exclusions. docs/protocol.md, "History".
 
-MessagePack, since it is nearly all bytes. It is bounded and its digest checked before it is read.
+MessagePack, since it is nearly all bytes. Its length is bounded and its digest checked before it is read, and the
+number of its values before any is built (`frames`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from shuffledp_core.documents.models import Manifest, MixingKey, Population
-from shuffledp_core.errors import MalformedDocumentError, PolicyRefusal, UnansweredError
+from shuffledp_core.errors import BadBatchError, MalformedDocumentError, PolicyRefusal, UnansweredError
 from shuffledp_core.verified.chain import Chain, check_board
 from shuffledp_core.verified.claiming import EnrolledClaim, Enrolment, read_withdrawals, signed_enrolments, unpack_claim
 from shuffledp_core.verified.claims import ClaimList, check_list
 from shuffledp_core.verified.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.verified.frames import check_frame
 from shuffledp_core.verified.headers import Header
 from shuffledp_core.verified.terms import MixTerms
 
@@ -55,6 +57,28 @@ class History:
         """Parses the frame only. Raises `MalformedDocumentError` for what `to_bytes` does not write."""
         return unpacked(data, cls)
 
+    @classmethod
+    def signed_by(cls, signer: str, data: bytes, manifest: Manifest) -> History:
+        """Parse the history of a batch whose header `signer` signed; the header's digest covers these bytes.
+
+        An honest signer has read the history itself before it signed, so what cannot be read is its fault.
+
+        Raises:
+            BadBatchError: naming the signer, for what `to_bytes` does not write, for more claims than the manifest
+                allows, and for claims of another length.
+        """
+        try:
+            history = cls.from_bytes(data)
+        except MalformedDocumentError as error:
+            raise BadBatchError(f"{signer} signed a history that cannot be read: {error}") from error
+        width = manifest.geometry.claim_bytes
+        if len(history.claims) > manifest.max_reports or any(len(claim) != width for claim in history.claims):
+            raise BadBatchError(
+                f"{signer} signed a history of {len(history.claims)} claims that are not all of {width} bytes, or are "
+                f"more than the {manifest.max_reports} that the round allows"
+            )
+        return history
+
 
 @dataclass(frozen=True)
 class Accusation:
@@ -88,11 +112,16 @@ def packed(value: History | Accusation | Inquiry | Transcript) -> bytes:
 
 
 def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
-    """Parses the frame only. Raises `MalformedDocumentError` for what `packed` does not write."""
+    """Parses the frame only, in at most eight times the memory of `data`.
+
+    Raises:
+        MalformedDocumentError: it is not what `packed` writes, or has too many values for its length (`check_frame`).
+    """
     what = kind.__name__.lower()
     try:
+        check_frame(data)
         found = msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (MalformedDocumentError, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise MalformedDocumentError(f"not the {what} of a verified round: {error}") from error
     if packed(found) != data:  # one way to write it: nothing can be hidden in fields that nobody reads
         raise MalformedDocumentError(f"the {what} of a verified round is not written in the one way there is")

@@ -105,7 +105,8 @@ def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
 
 def _history_of(live: LiveRound) -> History:
     """The history in front of the batch that came."""
-    return History.from_bytes(live.folder.incoming.read_bytes()[: _history_bytes(live.record.incoming)])
+    with live.folder.incoming.open("rb") as file:
+        return History.from_bytes(file.read(_history_bytes(live.record.incoming)))
 
 
 def _history_bytes(signed: Signed | None) -> int:
@@ -204,15 +205,16 @@ def _received(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop,
     if record.incoming is None:
         raise NodeFault(f"the record of round {record.round_id} lacks the header of its batch")
     header, length = from_json(record.incoming.body, BatchHeader), _history_bytes(record.incoming)
-    data = live.folder.incoming.read_bytes()
-    history = History.from_bytes(data[:length])
+    with live.folder.incoming.open("rb") as file:
+        history = History.signed_by(record.incoming.signer, file.read(length), terms.manifest)
+        data = file.read()
     if history.board_signature:  # nobody has read it, and what is passed on with it could be too long for the next node
         raise BadBatchError("the history of a batch on its way has the signature of a board that there is not yet")
     population = roster.population(terms.certificate.population)
     known = check_history(history, terms.manifest, mixing, population, mixing_part(terms.route[0]))
     hop = Hop(mixing, known, record.position, live.require_secret(), identity.sign_bytes)
     width = terms.geometry.record_bytes(record.position)
-    hop.receive(history.headers, history.transcripts, [data[at : at + width] for at in range(length, len(data), width)])
+    hop.receive(history.headers, history.transcripts, [data[at : at + width] for at in range(0, len(data), width)])
     if hop.chain.users != header.users:
         raise BadBatchError(
             f"{terms.predecessor()} signed for {header.users} reports, list and exclusions leave {hop.chain.users}"
