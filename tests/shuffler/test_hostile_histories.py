@@ -36,15 +36,10 @@ def of_claims(claim: bytes, count: int) -> bytes:
     return bytes(data)
 
 
-def memory_from_now(process: int) -> int:
-    """Memory now; VmHWM is the largest since."""
-    Path(f"/proc/{process}/clear_refs").write_text("5")  # see proc(5)
-    return memory(process, "VmRSS")
-
-
-def memory(process: int, field: str) -> int:
+def peak_memory(process: int) -> int:
+    """The largest resident size of a process so far, in bytes."""
     status = Path(f"/proc/{process}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith(field)]
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
 
 
@@ -58,9 +53,9 @@ async def test_a_history_of_tiny_claims_costs_a_node_little_and_names_its_signer
     history = of_claims(claim, (HISTORY_BYTES - 200) // len(claim))
     width = round_.round.geometry.record_bytes(2)
     data = history + bytes(2 * round_.terms.messages_per_user * width)
-    before = memory_from_now(process.pid)
+    before = peak_memory(process.pid)
     await world.add_batch(world.header(round_.round, data, 2, history=len(history)), data)
     status = await world.ended("node-2", round_.round.round_id)
-    assert memory(process.pid, "VmHWM") - before < 3 * HISTORY_BYTES
+    assert peak_memory(process.pid) - before < 3 * HISTORY_BYTES
     assert (status.phase, status.error) == (node_pb2.ROUND_PHASE_FAILED, "BadBatchError")
     assert "node-1 signed a history" in status.reason

@@ -13,6 +13,7 @@ from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.service import Accountant, create_service, open_accountant
 from shuffledp_core.config import load_config
+from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import load_roster
@@ -59,6 +60,7 @@ async def _serve(settings: AccountantConfig, roster: Roster, accountant: Account
 
 def main() -> None:
     """Entry point: our own errors become one line and an exit code."""
+    forbid_core_dumps()
     prepare_terminal()
     try:
         app()

@@ -14,6 +14,7 @@ import typer
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_core.config import load_config
+from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.logs import configure_logs
 from shuffledp_core.state import claim_state
@@ -60,6 +61,7 @@ def _run(
 
 def main() -> None:
     """Entry point: one line on standard error and the error's exit code when something is wrong."""
+    forbid_core_dumps()
     prepare_terminal()
     try:
         app()

@@ -21,6 +21,7 @@ from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_core.config import load_config
+from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
@@ -202,6 +203,7 @@ def _report(verified: VerifiedResult) -> None:
 
 def main() -> None:
     """Entry point: one line for what went wrong, and its exit code. A signal unwinds: no half of a folder is left."""
+    forbid_core_dumps()
     prepare_terminal()
     with unwinding() as interruption:
         try:

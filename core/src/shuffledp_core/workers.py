@@ -14,6 +14,8 @@ from typing import Any, Final
 _BROKEN_SECONDS: Final = 0.05
 """Interval at which a pool that shuts down is asked whether it has broken, before Python 3.11.5."""
 
+from shuffledp_core.core_dumps import forbid_core_dumps
+
 
 def cores() -> int:
     """Processors that this process may use; macOS tells only how many there are."""
@@ -21,10 +23,11 @@ def cores() -> int:
 
 
 def begin() -> None:
-    """Initialises a worker: it never outlives its parent, and leaves Ctrl-C to it.
+    """Initialises a worker: it never outlives its parent, leaves Ctrl-C to it, and leaves no core dump.
 
     A worker waits for work on a pipe whose other end it holds itself, so it does not notice a killed parent there.
     """
+    forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from shuffledp.commands.app import advise, calibrate, certify_app, compose, location, simulate, verify
+from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.installed import offered
 from shuffledp_core.interruption import unwinding
@@ -120,6 +121,7 @@ _add_missing()
 
 def main() -> None:
     """Entry point: the only place that catches our errors; one line on standard error, and the exit code."""
+    forbid_core_dumps()
     prepare_terminal()
     with unwinding() as interruption:
         try:

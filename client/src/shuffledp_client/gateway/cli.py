@@ -13,6 +13,7 @@ import typer
 from shuffledp_client.config import at_addresses
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.config import load_config
+from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, NotInstalledError, ShuffleDPError
 from shuffledp_core.keys import load_roster
@@ -73,6 +74,7 @@ def roster_of(settings: GatewayConfig) -> Roster:
 
 def main() -> None:
     """Entry point: one line for what went wrong, and its exit code."""
+    forbid_core_dumps()
     prepare_terminal()
     try:
         app()
