@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from shuffledp_shuffler.cluster.driver import ClusterFault
 from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.mixing import Mixed
 from shuffledp_shuffler.peel_worker import Layer
-from shuffledp_sim.system.ray_cluster import RayCluster
+from shuffledp_sim.system.ray_cluster import RayCluster, RayNode
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -168,6 +170,39 @@ def older(tmp_path: Path) -> Iterator[RayCluster]:
     finally:
         cluster.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def agent_port(machine: RayNode) -> int:
+    """The port on which a machine's runtime-env agent listens."""
+    processes = [stat.parent for stat in Path("/proc").glob("[0-9]*/stat") if _group(stat) == machine.process.pid]
+    [agent] = [each for each in processes if (each / "cmdline").read_bytes().startswith(b"ray::RuntimeEnvAgent")]
+    sockets = {link.readlink().name[len("socket:[") : -1] for link in (agent / "fd").iterdir()}
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    [address] = [fields[1] for fields in lines if fields[3] == "0A" and fields[9] in sockets]
+    return int(address.partition(":")[2], 16)
+
+
+def _group(stat: Path) -> int:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[2])
+    except OSError:  # it ended meanwhile
+        return 0
+
+
+async def test_the_runtime_env_agent_speaks_plain_http_and_wants_the_token(cluster: RayCluster) -> None:
+    """What docs/operations.md, "Several machines", says of this port, which Ray cannot protect by TLS."""
+    assert cluster.head is not None
+    port = agent_port(cluster.head)
+
+    def ask(**headers: str) -> int:
+        with closing(http.client.HTTPConnection(cluster.ip, port, timeout=60)) as connection:
+            connection.request("POST", "/get_runtime_envs_info", headers=headers)
+            with connection.getresponse() as response:
+                return response.status
+
+    assert await asyncio.to_thread(ask) == 401
+    assert await asyncio.to_thread(ask, Authorization="Bearer " + "0" * 64) in {401, 403}
+    assert await asyncio.to_thread(ask, Authorization=f"Bearer {cluster.token.read_text()}") == 200
 
 
 async def test_a_head_of_another_version_is_named_with_what_to_install(older: RayCluster) -> None:
