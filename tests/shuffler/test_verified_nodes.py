@@ -50,6 +50,7 @@ from shuffledp_core.verified.evidence import Trace
 from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.verified.headers import Header, make_header
 from shuffledp_core.verified.history import (
+    MEMORY_PER_BYTE,
     Accusation,
     History,
     Inquiry,
@@ -408,6 +409,8 @@ async def test_a_history_that_is_longer_than_a_nodes_memory_is_not_read(world: W
     manifest, each = live.require_terms().manifest, round_.terms.messages_per_user
     assert unblamed_bytes(manifest) == most_read(manifest, 2**20) < most_bytes(manifest)
     assert most_read(manifest, 2**40) == most_bytes(manifest)
+    between = MEMORY_PER_BYTE * (unblamed_bytes(manifest) + 1000)
+    assert most_read(manifest, between) == unblamed_bytes(manifest) + 1000
 
     async def nothing() -> AsyncIterator[tuple[int, bytes]]:
         return

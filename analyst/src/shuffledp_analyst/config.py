@@ -14,8 +14,8 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     often the analyst is restarted meanwhile.
     `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
     `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
-    `history_memory`: bytes of a verified round's history, of an accusation or of an answer about one, that are read at
-    most; what a round without accusations may need is always read.
+    `history_memory`: bytes of memory for reading a verified round's history, an accusation or an answer, which
+    takes up to six times its length; what a round without accusations may need is always read.
     """
 
     broker: BrokerConfig | None = None

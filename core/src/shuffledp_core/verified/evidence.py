@@ -1,6 +1,7 @@
 """What parties show when a record says nothing: docs/mixing.md, "Blame". Values only; `blame` checks them.
 
-`parts()` gives every field but the signature, in the order in which it is signed.
+`parts()` gives every field but the signature, in the order in which it is signed. With slots, since a document may hold
+many of them (`history.MEMORY_PER_BYTE`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def joined(path: Path) -> bytes:
     return b"".join(path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Accused:
     """A record of the accuser's input that says nothing, T1 and T2. The analyst has no share: the key itself opens."""
 
@@ -35,7 +36,7 @@ class Accused:
         return (number(self.index), self.record, joined(self.path), self.share, self.proof)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """What node i >= 2 opened to give the record that is traced, T3 and T4."""
 
@@ -59,7 +60,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Whose claim node 1 took the record from, T5."""
 
@@ -75,7 +76,7 @@ class Origin:
         return (self.credential, number(self.index), self.salt, joined(self.path), self.blinding_proof)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trace:
     """An accused record with the steps of the nodes before the accuser, the nearest first, down to a claim."""
 
@@ -89,7 +90,7 @@ class Trace:
         return self.accused.parts() + steps + (self.origin.parts() if self.origin else ())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Where one key of a named user went at one hop, T6."""
 
@@ -103,7 +104,7 @@ class Moved:
         return (number(self.index), self.record, joined(self.path), self.blinding_proof)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Moves:
     """Where all m keys of a named user went at one hop."""
 
@@ -115,7 +116,7 @@ class Moves:
         return tuple(part for moved in self.moves for part in moved.parts())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A named user's keys through the hops 1, 2, .. before the accuser."""
 
@@ -127,7 +128,7 @@ class Passage:
         return (self.credential, *(part for hop in self.hops for part in hop.parts()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """A whole accusation by the party at `position`: a trace a record by ascending index, a passage a named user."""
 

@@ -34,7 +34,7 @@ def check_frame(data: bytes) -> None:
     """Check that a document has few enough values for its length; it builds none and takes no memory.
 
     A map counts its values, not its keys, which are the names of fields. What passes takes at most
-    seven times its bytes when it is decoded. Whether it is the document that is expected is not checked.
+    five times its bytes when it is decoded. Whether it is the document that is expected is not checked.
 
     Raises:
         MalformedDocumentError: it has too many values, ends too early, or is not MessagePack as we use it.

@@ -103,6 +103,9 @@ class Inquiry:
     passages: tuple[Passage, ...] = ()
 
 
+MEMORY_PER_BYTE: Final = 6
+"""Most bytes of memory that `unpacked` takes for each byte of a document (`frames`)."""
+
 ValueT = TypeVar("ValueT", History, Accusation, Inquiry, Transcript)
 
 
@@ -112,7 +115,7 @@ def packed(value: History | Accusation | Inquiry | Transcript) -> bytes:
 
 
 def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
-    """Parses the frame only, in at most eight times the memory of `data`.
+    """Parses the frame only, in at most `MEMORY_PER_BYTE` times the memory of `data`.
 
     Raises:
         MalformedDocumentError: it is not what `packed` writes, or has too many values for its length (`check_frame`).
@@ -141,12 +144,12 @@ def unblamed_bytes(manifest: Manifest) -> int:
 
 
 def most_read(manifest: Manifest, memory: int) -> int:
-    """Most bytes of a history, or of questions about one, that a party reads which may use `memory` bytes for them.
+    """Most bytes of a history, or of questions about one, that a party reads if it may use `memory` bytes for that.
 
     By the manifest alone every user but `min_reports` might be accused, which can be far more than any machine holds;
     whoever sends so much need not have any of it, and would end this party's process with all its other rounds.
     """
-    return min(most_bytes(manifest), max(memory, unblamed_bytes(manifest)))
+    return min(most_bytes(manifest), max(memory // MEMORY_PER_BYTE, unblamed_bytes(manifest)))
 
 
 def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -> None:
