@@ -6,6 +6,7 @@ thing and nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -44,7 +45,7 @@ NOW: Final = 1_800_000_000_000
 ROUND_ID: Final = "0123456789abcdef" * 2
 POPULATION: Final = "demo"
 ROUTE: Final = ("node-1", "node-2", "node-3")
-SUM: Final = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=100, padding=3)
+SUM: Final = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 8), shares=10, padding=3)
 _HELD: Final[list[Ports]] = []
 NO_ESTIMATE: Final = Estimate(quantity="sum", values=(), standard_errors=(), lows=(), highs=())
 LENIENT: Final = Policy(epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0)
@@ -65,7 +66,10 @@ def make_members(deployment: Deployment, count: int) -> list[Member]:
 
 
 def make_certificate(deployment: Deployment, mechanism: Mechanism, /, **changes: Any) -> Certificate:
-    """A plan's certificate for 100 users; the numbers are plausible, nobody here computes them."""
+    """A plan's certificate for 100 users, which claims no more than devices find true for the mechanism."""
+    local = mechanism.local_epsilon(mechanism.domain - 1)
+    # The noise of `SUM` hides that most reports are clamped; of others, each report's own ε bounds all.
+    epsilon = 0.5 if mechanism == SUM or math.isinf(local) else max(0.5, local)
     certificate = Certificate(
         deployment=deployment.roster.deployment,
         round_id=ROUND_ID,
@@ -78,8 +82,8 @@ def make_certificate(deployment: Deployment, mechanism: Mechanism, /, **changes:
         adjacency=Adjacency.STANDARD,
         max_distance=mechanism.domain - 1,
         delta=1e-6,
-        epsilon=EpsilonBounds(certified=0.5, attained=0.4),
-        corrupted=CorruptedGuarantee(epsilon=5.0, delta=0.0),
+        epsilon=EpsilonBounds(certified=epsilon, attained=0.4),
+        corrupted=CorruptedGuarantee(epsilon=max(5.0, local) if math.isfinite(local) else None, delta=0.0),
         standard_error=1.0,
         assumptions=(),
         basis=(),

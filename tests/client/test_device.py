@@ -327,7 +327,7 @@ async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deplo
     draft = Draft(deployment)
     draft.mechanism = msgspec.structs.replace(draft.mechanism, padding=5_000)
     simulated = SimulatedRound(draft, tmp_path)
-    simulated_user = write_config(tmp_path / "large", deployment)
+    simulated_user = write_config(tmp_path / "large", deployment, epsilon=5.0)
     async with simulated:
         assert (await device(simulated_user).submit(1)).messages == 10_004
     (envelope,) = simulated.accepted.values()

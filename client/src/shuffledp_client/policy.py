@@ -24,7 +24,8 @@ class Policy(Section, frozen=True, kw_only=True):
     Attributes:
         epsilon: largest total ε (nats) while one node and enough users are honest.
         delta: largest δ, of the shuffled guarantee and of the corrupted one.
-        epsilon_corrupted: largest total ε_L (nats) that is left when every node is corrupt; `inf` accepts none.
+        epsilon_corrupted: largest total ε_L (nats) that is left when every node is corrupt, as the
+            certificate states it and as the device computes it; `inf` accepts any.
         distance: largest change of the own value that is to be protected, in units; None: any change.
         nodes: fewest mix nodes on the route.
         operators: fewest different operators among them.
@@ -74,11 +75,12 @@ def check_policy(
     route: tuple[Party, ...],
     corrupt: tuple[str, ...] = (),
 ) -> None:
-    """Checks a verified round against the policy; docs/protocol.md, section "Submit", step 7 of the client.
+    """Checks a verified round against the policy; docs/protocol.md, section "Submit", step 8 of the client.
 
     1. The guarantee covers every change of the value that the user wants protected.
     2. Total ε and δ of the shuffled guarantee.
-    3. Total ε_L and δ when every node is corrupt, unless the policy accepts any.
+    3. Total ε_L and δ when every node is corrupt, unless the policy accepts any: the certificate's, and the pure ε_L
+       that this device computes from the mechanism.
     4. Number of nodes, number of distinct operators.
     5. Suite, and way of mixing.
     6. Messages of one submission.
@@ -88,13 +90,17 @@ def check_policy(
     Raises:
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
     """
-    factor = _distance_factor(policy, certificate)  # 1
+    distance = _protected_distance(policy, certificate)  # 1
+    # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ, every d at once.
+    factor = 1 if certificate.adjacency is Adjacency.STANDARD else distance
     _at_most("ε", _total(certificate.epsilon.certified, factor), policy.epsilon)  # 2
     _at_most("δ", certificate.delta, policy.delta)
     if not math.isinf(policy.epsilon_corrupted):  # 3
         corrupted = certificate.corrupted
         _at_most("ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted)
         _at_most("δ with every node corrupt", corrupted.delta, policy.delta)
+        own = certificate.mechanism.local_epsilon(distance)
+        _at_most("ε with every node corrupt, computed here,", own, policy.epsilon_corrupted)
     _at_least("mix nodes", len(route), policy.nodes)  # 4
     operators = {_normalised(party.operator) for party in route}
     _at_least("different operators", len(operators), policy.operators)
@@ -127,16 +133,15 @@ def _normalised(operator: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", operator).casefold().split())
 
 
-def _distance_factor(policy: Policy, certificate: Certificate) -> int:
-    """The factor that makes the certificate's ε total."""
+def _protected_distance(policy: Policy, certificate: Certificate) -> int:
+    """Largest change of the value that the user wants protected, which the certificate must cover."""
     full = certificate.mechanism.domain - 1
     wanted = full if policy.distance is None else min(policy.distance, full)
     if wanted > certificate.max_distance:
         raise ClientPolicyRefusal(
             f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
         )
-    # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ, every d at once.
-    return 1 if certificate.adjacency is Adjacency.STANDARD else wanted
+    return wanted
 
 
 def _total(epsilon: float | None, factor: int) -> float:

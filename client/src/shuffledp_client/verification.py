@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass
 from typing import Final
 
+from shuffledp_client.claims import check_claims
 from shuffledp_client.policy import Policy, check_policy
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
@@ -116,7 +117,8 @@ def verify_round(
     4. Every node of the route, and nobody else, countersigned exactly this manifest.
     5. The geometry is the certified mechanism's, over as many hops as the route has.
     6. The round is open now.
-    7. The user's policy allows it.
+    7. The certificate claims no more privacy than this device computes from the mechanism (`claims`).
+    8. The user's policy allows it.
 
     Args:
         announcement: as parsed by `parse_announcement`.
@@ -134,7 +136,8 @@ def verify_round(
         ExpiredDocumentError: step 2.
         RoundKeyError: step 3.
         SubmissionClosedError: step 6.
-        ClientPolicyRefusal: step 7.
+        FalseCertificateError: step 7; `MalformedDocumentError` for numbers that are impossible.
+        ClientPolicyRefusal: step 8.
     """
     require_current(roster, now)  # 1
     documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
@@ -144,7 +147,8 @@ def verify_round(
         raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
     _check_open(manifest, now)  # 6
     corrupt = tuple(key.node for key in documents.keys if key.corrupt)
-    check_policy(policy, certificate, manifest.geometry, documents.route, corrupt)  # 7
+    check_claims(certificate)  # 7
+    check_policy(policy, certificate, manifest.geometry, documents.route, corrupt)  # 8
     return VerifiedRound(
         deployment=manifest.deployment,
         round_id=manifest.round_id,

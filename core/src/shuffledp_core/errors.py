@@ -83,6 +83,10 @@ class FalseResultError(DocumentError):
     """A genuine result contradicts the board or the headers that it rests on: its signer is wrong or lies."""
 
 
+class FalseCertificateError(DocumentError):
+    """A genuine certificate claims more privacy than its own mechanism gives: its signer is wrong or lies."""
+
+
 class ProofError(DocumentError):
     """A group element, a number or a proof of verified mixing is malformed or does not hold."""
 

@@ -20,6 +20,7 @@ import msgspec
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.local import noisy_report
 from shuffledp_core.randomness import RandomIntegers
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 MAX_DOMAIN = 2**31 - 1
@@ -186,6 +188,24 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         for column in place.reshape(answers.shape).T:
             counts += rows[column]
         return counts
+
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002
+        """ε_L: total ε at δ = 0 of one report for changes up to `distance`, in nats; rounded up.
+
+        It holds if every mix node is corrupt, and for every round of a kept response together. Infinite where no
+        bound is known, as here: devices whose policy limits ε_L then refuse. The standard library is enough.
+
+        Args:
+            distance: from 1 to domain - 1.
+        """
+        return math.inf
+
+    def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
+        """One statistic of the board on two datasets that differ by `distance` in one of `honest` values.
+
+        What it attains (`lower_bounds`) no true certificate is below. None where the mechanism names no statistic.
+        """
+        return None
 
     def check_informative(self) -> None:
         """Raises `UsageError` for parameters under which messages do not depend on values: nothing would be learnt."""
@@ -372,6 +392,19 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         noisy = values + self.noise_all(values.size, arrays) + self.padding
         ones: NDArray[np.int64] = np.clip(noisy, 0, self.messages_per_user)
         return ones
+
+    def local_epsilon(self, distance: int) -> float:
+        """ln P(N=0)/P(N=d) of one user's noise; clamping is post-processing (S8)."""
+        return noisy_report(self.noise_rate, self.noise_shares, distance)
+
+    def witness(self, honest: int, distance: int) -> Witness | None:
+        """The sum of all ones, all other values being 0; some report is clamped with the probability of S7."""
+        from shuffledp_core.lower_bounds import ShiftedNoise
+
+        rate = float(self.noise_rate)
+        groups = -(-honest // self.noise_shares)
+        clamped = 2 * groups * math.exp(-rate * (self.padding + 1))
+        return ShiftedNoise(honest / self.noise_shares, rate, distance, min(1.0, clamped))
 
     @property
     def bias(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 
@@ -44,6 +46,24 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
     def noise_shares(self) -> int:
         """Every user adds a whole discrete Laplace noise."""
         return 1
+
+    def witness(self, honest: int, distance: int) -> Witness | None:
+        """The sum of all ones, all other values being 0, by the exact law of one clamped report."""
+        from shuffledp_core.lower_bounds import MOST_POINTS, ReportSum
+
+        if self.messages_per_user >= MOST_POINTS:
+            return None
+        return ReportSum(honest, self._report_law(0), self._report_law(distance))
+
+    def _report_law(self, value: int) -> NDArray[np.float64]:
+        """Probabilities of 0..k + 2c ones in one report; shape (messages_per_user + 1,)."""
+        import numpy as np
+
+        rate, center = float(self.epsilon_geo), value + self.padding
+        distance = np.abs(np.arange(self.messages_per_user + 1) - center)
+        law = np.exp(-rate * distance) / (1 + math.exp(-rate))
+        law[1:-1] *= -math.expm1(-rate)  # both ends hold all that lies beyond them as well
+        return law
 
     def noise(self, integers: RandomIntegers) -> int:
         """One discrete Laplace noise."""

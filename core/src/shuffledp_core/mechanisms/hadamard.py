@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.local import log_odds
 from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 MOST_SYMBOLS = 2**20 - 1
@@ -81,6 +83,17 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts of the indices, shape (rounds, alphabet)."""
         return tally(answers, self.alphabet)
+
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - every change is the same change
+        """ε0 = ln((2-γ)/γ) (K13)."""
+        return log_odds(self.blanket)
+
+    def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
+        """Indices in the half of the user's first symbol and not of the new one, which all others hold."""
+        from shuffledp_core.lower_bounds import BitCounts
+
+        low = self.blanket / 4  # a quarter of all indices
+        return BitCounts(honest - 1, low, 1, Fraction(1, 2) - low, low)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where γ = 1."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.local import ROUNDING
 from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 
@@ -60,6 +63,17 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts of the symbols, shape (rounds, symbols)."""
         return tally(answers, self.symbols)
+
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - every change is the same change
+        """ε0 = ln(p/q) = ln(1 + (1-γ) k/γ) (K7)."""
+        return math.log1p(float((1 - self.blanket) * self.symbols / self.blanket)) * ROUNDING
+
+    def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
+        """Reports of the symbol that the user held, all others holding another one."""
+        from shuffledp_core.lower_bounds import BitCounts
+
+        low = self.blanket / self.symbols
+        return BitCounts(honest - 1, low, 1, 1 - self.blanket + low, low)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where γ = 1."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, sum_of_one_bit_reports
+from shuffledp_core.local import ROUNDING
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 
@@ -51,6 +54,19 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         rounded = arrays.below(self.max_value, values.size) < values
         coin = arrays.below(2, values.size)
         return np.where(arrays.bernoulli(self.randomise, values.size), coin, rounded)
+
+    def local_epsilon(self, distance: int) -> float:
+        """ln(1 + 2(1-p) d/(p k)) (S18)."""
+        rise = 2 * (1 - self.randomise) * distance / (self.randomise * self.max_value)
+        return math.log1p(float(rise)) * ROUNDING
+
+    def witness(self, honest: int, distance: int) -> Witness | None:
+        """Ones, all other values being 0."""
+        from shuffledp_core.lower_bounds import BitCounts
+
+        low = self.randomise / 2
+        high = low + (1 - self.randomise) * distance / self.max_value
+        return BitCounts(honest - 1, low, 1, high, low)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where p = 1."""

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, sum_of_quantised_bits
+from shuffledp_core.local import diluted, log_odds
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.randomness import RandomIntegers
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 
@@ -69,6 +71,25 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         # Below 2^62: both factors are below 2^31.
         steps, rest = np.divmod(values * self.bits, self.max_value)
         return self.code.sample_all(steps + (arrays.below(self.max_value, values.size) < rest), arrays)
+
+    def local_epsilon(self, distance: int) -> float:
+        """a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p) (S20)."""
+        steps, rest = divmod(distance * self.bits, self.max_value)
+        per_step = log_odds(self.randomise)
+        return steps * per_step + diluted(per_step, Fraction(rest, self.max_value))
+
+    def witness(self, honest: int, distance: int) -> Witness | None:
+        """Ones, all other values being 0, for a change from 0 by less than a step or by whole steps."""
+        from shuffledp_core.lower_bounds import BitCounts
+
+        steps, rest = divmod(distance * self.bits, self.max_value)
+        if rest == 0:
+            return self.code.witness(honest, steps)
+        if steps:
+            return None
+        flip = self.randomise / 2
+        high = flip + (1 - self.randomise) * Fraction(rest, self.max_value)
+        return BitCounts(honest * self.bits - 1, flip, 1, high, flip)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where p = 1."""

@@ -10,6 +10,7 @@ import msgspec
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate, Present, histogram_of
+from shuffledp_core.local import log_odds
 from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 MOST_SYMBOLS = 31
@@ -134,6 +136,18 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
 
         ones = [(answers >> symbol & 1).sum(axis=1) for symbol in range(self.symbols)]
         return np.stack([np.full(len(answers), answers.shape[1]), *ones], axis=1).astype(np.int64)
+
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - every change is the same change
+        """ε∞ = 2 ln((2-f)/f) of the kept response: two bits differ (K14)."""
+        return 2 * log_odds(self.fake)
+
+    def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
+        """Reports with the bit of the user's first symbol and without that of the new one, which all others hold."""
+        from shuffledp_core.lower_bounds import BitCounts
+
+        zero, one = self.reported
+        low = zero * (1 - one)
+        return BitCounts(honest - 1, low, 1, one * (1 - zero), low)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where a report does not depend on the value."""

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, sum_of_bits
+from shuffledp_core.local import log_odds
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import binomial
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 
@@ -48,6 +50,17 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
         flip = self.randomise / 2
         return values - binomial(values, flip, arrays) + binomial(self.max_value - values, flip, arrays)
+
+    def local_epsilon(self, distance: int) -> float:
+        """d ln((2-p)/p) (S10)."""
+        return distance * log_odds(self.randomise)
+
+    def witness(self, honest: int, distance: int) -> Witness:
+        """Ones, all other values being 0; of a change by more bits than are convolved, a part."""
+        from shuffledp_core.lower_bounds import MOST_BITS, BitCounts
+
+        changed, flip = min(distance, MOST_BITS), self.randomise / 2
+        return BitCounts(honest * self.max_value - changed, flip, changed, 1 - flip, flip)
 
     def check_informative(self) -> None:
         """Raises `UsageError` where p = 1."""

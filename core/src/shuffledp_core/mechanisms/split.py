@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.local import noisy_report
 from shuffledp_core.mechanisms.base import SumSpec, check_rational, check_whole
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import sgdl
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from shuffledp_core.estimates import Counts
+    from shuffledp_core.lower_bounds import Witness
     from shuffledp_core.random_arrays import RandomArrays
 
 MAX_MODULUS: Final = 2**31
@@ -121,6 +123,17 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
         sums = answers.sum(axis=1) % self.modulus
         return np.stack([np.full(len(answers), answers.shape[1] * self.pieces), sums], axis=1)
+
+    def local_epsilon(self, distance: int) -> float:
+        """ln P(N=0)/P(N=d) of one share: a user's pieces add up to the value and its own noise (S8, S19)."""
+        return noisy_report(self.noise_epsilon, self.shares, distance)
+
+    def witness(self, honest: int, distance: int) -> Witness:
+        """The sum modulo q, all other values being 0."""
+        from shuffledp_core.lower_bounds import ShiftedNoise
+
+        rate = float(self.noise_epsilon)
+        return ShiftedNoise(honest / self.shares, rate, distance, 0.0, self.modulus)
 
     def check_room(self, users: int) -> None:
         """Raises `UsageError` where the sum of so many users may wrap around the modulus."""

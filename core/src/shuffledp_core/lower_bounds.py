@@ -1,0 +1,180 @@
+"""A lower bound of a round's δ from two neighbouring datasets, cheap enough for a device.
+
+A mechanism names the law of one statistic of its board on two datasets that differ in one user's value
+(`Spec.witness`). Whatever an accountant certifies must not be below what these two attain. Pure; numpy alone.
+
+Every number is rounded down: floating point adds at most `ROUNDING` to a probability's relative error, and the mass
+outside a window is charged in full.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_POINTS: Final = 2**18
+"""Most points of a binomial window: 2 MiB. Larger rounds have no cheap bound."""
+
+MOST_BITS: Final = 1024
+"""Most changed bits that are convolved."""
+
+ROUNDING: Final = 1e-9
+"""Relative error allowed for a computed probability; a window of `MOST_POINTS` logarithms makes less than 1e-10."""
+
+OUTSIDE: Final = 1e-15
+"""Mass outside the binomial windows, nine standard deviations and 40 points wide: below e^-40 each (Bernstein)."""
+
+_LARGEST_EPSILON: Final = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class BitCounts:
+    """Ones on the board: T = Bin(others, chance) + Bin(bits, high), against Bin(bits, low) after the change.
+
+    Attributes:
+        others: bits that the change does not touch.
+        chance: probability of a one among them, in (0, 1).
+        bits: changed bits, 1 to `MOST_BITS`.
+        high: probability of a one among them before the change, in (0, 1).
+        low: the same after it.
+    """
+
+    others: int
+    chance: Fraction
+    bits: int
+    high: Fraction
+    low: Fraction
+
+    def attained_delta(self, epsilon: float) -> float:
+        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        import numpy as np
+
+        if epsilon > _LARGEST_EPSILON:
+            return 0.0
+        base = _binomial(self.others, self.chance)
+        if base is None:
+            return 0.0
+        size = self.bits + 1
+        before = np.convolve(base, _all_of(self.bits, self.high, size))
+        after = np.convolve(base, _all_of(self.bits, self.low, size))
+        return _excess(before, after, epsilon, OUTSIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedNoise:
+    """A sum with noise Y, a difference of two NB(shape, 1 - e^-rate), against the same sum plus `distance`.
+
+    Attributes:
+        shape: number of whole discrete Laplace noises, above 0.
+        rate: ε of each, nats per unit.
+        distance: d.
+        altered: probability, rounded up, that clamping or a modulus changes the sum.
+        room: largest number of sums that are told apart; None: all.
+    """
+
+    shape: float
+    rate: float
+    distance: int
+    altered: float
+    room: int | None = None
+
+    def attained_delta(self, epsilon: float) -> float:
+        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        import numpy as np
+
+        from shuffledp_core.noise import TABULATION_ERROR, probabilities
+
+        if epsilon > _LARGEST_EPSILON:
+            return 0.0
+        table = probabilities(self.shape, self.rate)
+        if table is None or (self.room is not None and 2 * table.size + self.distance > self.room):
+            return 0.0
+        law = np.concatenate([table[:0:-1], table])
+        moved = np.zeros(law.size)
+        if self.distance < law.size:
+            moved[: law.size - self.distance] = law[self.distance :]
+        return _excess(law, moved, epsilon, self.altered + TABULATION_ERROR)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportSum:
+    """A sum of independent reports, one of which changes its law.
+
+    Attributes:
+        honest: number of reports.
+        before: probabilities of 0, 1, ... in every report before the change.
+        after: the same of the changed report; same shape.
+    """
+
+    honest: int
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    def attained_delta(self, epsilon: float) -> float:
+        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        import numpy as np
+
+        size = self._modulus()
+        if epsilon > _LARGEST_EPSILON or size is None:
+            return 0.0
+        one = np.fft.rfft(self.before, size)
+        others = one ** (self.honest - 1)
+        before = np.fft.irfft(others * one, size)
+        after = np.fft.irfft(others * np.fft.rfft(self.after, size), size)
+        # A transform errs by 16 u log2(size) at most, its power by as much for each report; summed over all points.
+        error = 2.0**-49 * math.log2(size) * self.honest * 2 * float(np.abs(others).sum())
+        return _excess(before, after, epsilon, error)
+
+    def _modulus(self) -> int | None:
+        """Points of the sum modulo a power of two, itself a statistic: wrapping loses information and adds no error."""
+        import numpy as np
+
+        places = np.arange(self.before.size)
+        mean = float(self.before @ places)
+        deviation = math.sqrt(self.honest * float(self.before @ (places - mean) ** 2))
+        points = max(self.before.size, 24 * deviation)
+        return None if points > MOST_POINTS else 1 << math.ceil(points).bit_length()
+
+
+def _excess(before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float) -> float:
+    """Σ (P - e^ε Q)_+ less the rounding of each term, and less `error` in the probability of an event."""
+    import numpy as np
+
+    growth = math.exp(epsilon)
+    terms = np.maximum(before * (1 - ROUNDING) - growth * (1 + ROUNDING) * after, 0.0)
+    return max(0.0, min(1.0, float(terms.sum()) - (1 + growth) * error))
+
+
+def _binomial(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
+    """Probabilities of Bin(trials, chance) in a window around the mean; None where it is too wide."""
+    deviation = math.sqrt(trials * float(chance) * float(1 - chance))
+    reach = math.ceil(9 * deviation) + 40
+    if 2 * reach >= MOST_POINTS:
+        return None
+    mean = int(trials * chance)
+    return _window(trials, chance, max(0, mean - reach), min(trials, mean + reach))
+
+
+def _all_of(trials: int, chance: Fraction, size: int) -> NDArray[np.float64]:
+    return _window(trials, chance, 0, size - 1)
+
+
+def _window(trials: int, chance: Fraction, first: int, last: int) -> NDArray[np.float64]:
+    """Probabilities of `first` to `last` successes, from the ratios of neighbours; of sum 1."""
+    import numpy as np
+
+    successes = np.arange(first, last, dtype=np.float64)
+    ratios = np.log((trials - successes) / (successes + 1)) + math.log(chance / (1 - chance))
+    logs = np.concatenate([[0.0], np.cumsum(ratios)])
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+Witness = BitCounts | ShiftedNoise | ReportSum
+"""The law of one statistic of the board on two neighbouring datasets."""
