@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.certificates import certificate, final_cost
+from shuffledp_accountant.certificates import certificate, charged_cost, final_cost
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
@@ -24,7 +24,7 @@ from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, Rappo
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
-from shuffledp_privacy.bounds import Bounds
+from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds
 from shuffledp_privacy.rechecking import recheck
 
 PLAIN = RoundPlan(
@@ -137,7 +137,7 @@ def test_metric_distance_defaults_to_the_whole_domain_and_may_be_smaller() -> No
 
 def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> None:
     # Every further user may be clamped, so the bound for all of them is worse than the plan's.
-    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6)
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6, mix=Mix.VERIFIED)
     mechanism = GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 1), padding=20)
     planned = analyse(cost_of(plan, mechanism, 200)).bounds.certified
     naive = analyse(cost_of(plan, mechanism, 1000)).bounds.certified
@@ -148,10 +148,40 @@ def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> 
     recheck(document)
 
 
-def test_the_final_certificate_counts_the_reports_that_arrived() -> None:
-    cost, analysis = final_cost(PLAIN, MECHANISM, 400, 1.0)
+def test_only_reports_with_a_credential_make_the_final_certificate_better_than_the_plan() -> None:
+    planned = analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
+    cost, analysis = final_cost(PLAIN, MECHANISM, 400, planned)
+    assert (cost.setting.users, cost.setting.honest) == (400, 180)  # an entry node may have made up the rest
+    assert analysis.bounds.certified == planned
+    verified = msgspec.structs.replace(PLAIN, mix=Mix.VERIFIED)
+    cost, analysis = final_cost(verified, MECHANISM, 400, planned)
     assert (cost.setting.users, cost.setting.honest) == (400, 380)
-    assert analysis.bounds.certified < analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
+    assert analysis.bounds.certified < planned
+
+
+def test_onions_that_a_malicious_node_drops_are_honest_ones_in_the_worst_case() -> None:
+    """1,000 reports, 50 of users who collude; a node drops 50 of other users: 900 honest ones hide each other."""
+    plan = msgspec.structs.replace(PLAIN, epsilon=0.7031, min_reports=1000, max_reports=1000, colluding=50)
+    mechanism = calibrated(plan)
+    planned = analyse(cost_of(plan, mechanism, 1000)).bounds
+    left = epsilon_bounds(mechanism, Setting(1000, 900), plan.delta).attained
+    assert planned.certified < plan.epsilon < left  # of 950 honest ones, and on a dataset of 900
+    cost, analysis = final_cost(plan, mechanism, 1000, planned.certified, Losses(50, 0))
+    assert cost.setting.honest == 900
+    assert analysis.bounds.certified >= left
+
+
+def test_bad_onions_of_one_user_spend_nothing_of_the_population_while_the_plan_is_not_refuted() -> None:
+    """The certificate assumes the worst; the charge rests on the plan's assumption."""
+    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
+    planned = analyse(cost_of(plan, SUM, 200)).bounds.certified
+    losses = Losses(SUM.messages_per_user, 0)
+    assert final_cost(plan, SUM, 200, planned, losses)[0].setting.honest == 180 - 85
+    cost, epsilon = charged_cost(plan, SUM, 200, losses)
+    assert (cost.setting.honest, epsilon) == (180, planned)
+    cost, epsilon = charged_cost(plan, SUM, 200, Losses(0, 85 * 30))  # 30 bad users are seen
+    assert cost.setting.honest == 170
+    assert epsilon > planned
 
 
 SUM = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
@@ -161,14 +191,14 @@ SUM = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
 @pytest.mark.parametrize(
     ("dropped", "invalid", "honest", "holds"),
     [
-        (0, 0, 230, True),  # 250 reports, 20 colluding users
-        (7, 0, 223, True),  # each dropped message may have cost another honest user's report
-        (50, 0, 180, True),  # ... but not more than there are beyond the plan's: these it assumed itself
-        (85 * 70, 0, 180, True),  # the room of the nodes
-        (0, 85 * 20, 230, True),  # as many users as may collude
-        (0, 85 * 20 + 1, 229, False),  # one more is seen: the plan's assumption is refuted, whatever is left
+        (0, 0, 180, True),  # 250 reports, 20 colluding users; those beyond the plan's may be made up
+        (50, 0, 180, True),  # each dropped message may have cost another honest user's report
+        (51, 0, 179, False),
+        (85 * 70, 0, 1, False),  # the room of the nodes: the protected user's own report is left
+        (0, 85 * 20, 180, True),  # as many users as may collude
+        (0, 85 * 20 + 1, 180, False),  # one more is seen: the plan's assumption is refuted, whatever is left
         (50, 85 * 30, 170, False),
-        (85 * 70, 85 * 20, 160, False),  # at least 90 of 250 reports are not whole
+        (85 * 70, 85 * 20, 1, False),
     ],
 )
 def test_lost_messages_leave_fewer_honest_reports(dropped: int, invalid: int, honest: int, *, holds: bool) -> None:
@@ -194,7 +224,7 @@ def test_losses_never_make_a_certificate_better() -> None:
     plan = msgspec.structs.replace(PLAIN, mechanism="krr-histogram", size=4)
     epsilons = [
         final_cost(plan, MECHANISM, 250, math.inf, Losses(dropped, invalid))[1].bounds.certified
-        for dropped, invalid in ((0, 0), (10, 0), (50, 0), (50, 21), (50, 60), (50, 100))
+        for dropped, invalid in ((0, 0), (60, 0), (70, 0), (70, 21), (70, 60), (70, 100))
     ]
     assert epsilons == sorted(epsilons)
     assert epsilons[0] < epsilons[1]

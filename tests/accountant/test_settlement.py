@@ -119,6 +119,19 @@ async def test_every_message_of_a_report_must_have_been_relayed(world: World) ->
     assert world.read(await caller.settle(round_id, 300, headers)).users == 300
 
 
+async def test_an_entry_node_that_makes_up_reports_gets_no_better_certificate_than_the_plans(world: World) -> None:
+    """Only the minimum came in; entry node and analyst collude, and every node relays what the entry node made up."""
+    caller, round_id = world.caller(), new_round()
+    plan = world.read(await caller.certify(round_id))
+    final = world.read(await caller.settle(round_id, 1000, world.headers(round_id, 1000)))
+    assert (final.users, final.honest) == (1000, plan.honest)
+    assert final.epsilon.certified is not None
+    assert plan.epsilon.certified is not None
+    assert final.epsilon.certified >= plan.epsilon.certified
+    assert (await caller.budget()).entries[0].epsilon == plan.epsilon.certified
+    recheck(final)
+
+
 async def test_onions_that_the_nodes_dropped_and_invalid_messages_leave_fewer_honest_reports(world: World) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
@@ -132,9 +145,9 @@ async def test_onions_that_the_nodes_dropped_and_invalid_messages_leave_fewer_ho
             await caller.settle(round_id, 300, [*headers[:2], wrong])
     document = world.read(await caller.settle(round_id, 300, headers, invalid=25))
     assert (document.dropped, document.invalid) == (30, 25)
-    assert (document.users, document.honest) == (300, 300 - 25 - 30)  # 20 may collude, 25 certainly do
-    assert not document.holds
-    assert "at least 245 of the mixed reports are whole reports" in " ".join(document.assumptions)
+    assert (document.users, document.honest) == (300, 180)  # 245 but for those beyond the plan's
+    assert not document.holds  # 20 may collude, 25 certainly do
+    assert "at least 180 of the mixed reports are whole reports" in " ".join(document.assumptions)
     recheck(document)
 
 

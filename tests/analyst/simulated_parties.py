@@ -48,6 +48,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.transport.rpc_errors import TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, node_pb2, node_pb2_grpc
 
@@ -137,7 +138,10 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             population=asked.population,
             mechanism=self.mechanism(asked),
             users=users,
-            honest=honest_reports(users, asked.min_reports, planned, messages, losses) + more,
+            honest=honest_reports(
+                users, asked.min_reports, planned, messages, losses, verified=asked.mix == Mix.VERIFIED
+            )
+            + more,
             route=asked.route,
             adjacency=asked.adjacency,
             max_distance=asked.size,

@@ -28,25 +28,36 @@ PLAN = Certificate(
 )  # fmt: skip
 
 
+VERIFIED = structs.replace(PLAN, mix="verified")
+
+
 @pytest.mark.parametrize("honest", [90, 95])
-def test_up_to_all_but_the_colluding_users_may_count_as_honest(honest: int) -> None:
-    final = structs.replace(PLAN, stage="final", users=100, honest=honest)
+def test_up_to_all_but_the_colluding_users_of_a_verified_round_may_count_as_honest(honest: int) -> None:
+    final = structs.replace(VERIFIED, stage="final", users=100, honest=honest)
+    assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, VERIFIED, 100, NO_LOSSES) == final
+
+
+def test_a_plain_round_counts_on_no_more_honest_reports_than_its_plan() -> None:
+    final = structs.replace(PLAN, stage="final", users=100, honest=90)
     assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, NO_LOSSES) == final
+    more = ACCOUNTANT.sign(structs.replace(final, honest=91))
+    with pytest.raises(ForeignDocumentError, match="at most 90"):
+        check_final_certificate(more, PARTY, PLAN, 100, NO_LOSSES)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"honest": 96}, {"users": 101}, {"stage": "plan"}, {"delta": 1e-5}, {"route": ("a", "b", "d")}]
 )
 def test_a_certificate_for_more_or_for_something_else_is_refused(wrong: dict[str, object]) -> None:
-    final = structs.replace(PLAN, **({"stage": "final", "users": 100, "honest": 95} | wrong))
+    final = structs.replace(VERIFIED, **({"stage": "final", "users": 100, "honest": 95} | wrong))
     with pytest.raises(ForeignDocumentError):
-        check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, NO_LOSSES)
+        check_final_certificate(ACCOUNTANT.sign(final), PARTY, VERIFIED, 100, NO_LOSSES)
 
 
-@pytest.mark.parametrize("wrong", [{"honest": 94}, {"dropped": 1}, {"invalid": 8}])
+@pytest.mark.parametrize("wrong", [{"honest": 88}, {"dropped": 1}, {"invalid": 8}])
 def test_what_was_lost_must_be_counted(wrong: dict[str, object]) -> None:
-    losses = Losses(dropped=2, invalid=7)
-    final = structs.replace(PLAN, stage="final", users=100, honest=93, dropped=2, invalid=7)
+    losses = Losses(dropped=8, invalid=7)
+    final = structs.replace(PLAN, stage="final", users=100, honest=87, dropped=8, invalid=7)
     assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, losses) == final
     with pytest.raises(ForeignDocumentError):
         check_final_certificate(ACCOUNTANT.sign(structs.replace(final, **wrong)), PARTY, PLAN, 100, losses)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from shuffledp_accountant.ledger.charges import Account
-from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
+from shuffledp_core.documents.losses import NO_LOSSES, Losses, charged_reports, honest_reports
 from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
@@ -24,9 +24,10 @@ def final_cost(
 ) -> tuple[Cost, Analysis]:
     """Privacy cost of the reports that arrived, and its analysis.
 
-    More honest reports than planned never weaken the guarantee, but they may weaken its bound (each further user
-    may be clamped). Then the better of two true statements is made: the planned number of honest users is enough,
-    because all others may be counted as dishonest.
+    A plain round counts on no more honest reports than planned: all others may be made up (C17). In a verified round
+    more of them never weaken the guarantee, but may weaken its bound, as each further user may be clamped. Then the
+    better of two true statements is made: the planned number of honest users is enough, because all others may be
+    counted as dishonest.
 
     Args:
         plan: what was asked for.
@@ -39,11 +40,12 @@ def final_cost(
         CannotCertify: no sound bound is known, or no honest report may be left.
     """
     least = plan.min_reports - plan.colluding
-    honest = honest_reports(accepted, plan.min_reports, least, mechanism.messages_per_user, losses)
+    messages, verified = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
+    honest = honest_reports(accepted, plan.min_reports, least, messages, losses, verified=verified)
     if honest < 1:
         raise CannotCertify(
-            f"{losses.dropped} dropped and {losses.invalid} invalid messages of {accepted} reports may be those of all "
-            "honest users: nothing can be certified for this round"
+            f"the {losses.invalid} invalid messages of {accepted} reports may be those of all users but the "
+            f"{plan.colluding} who may collude: nothing can be certified for this round"
         )
     cost = cost_of(plan, mechanism, accepted)
     # All reports that arrived are users, but only these are counted on to hide anybody.
@@ -55,6 +57,20 @@ def final_cost(
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer)
     return (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
+
+
+def charged_cost(
+    plan: RoundPlan, mechanism: Mechanism, accepted: int, losses: Losses = NO_LOSSES
+) -> tuple[Cost, float]:
+    """Cost that a settled round is charged at least, and its ε; arguments and errors as `final_cost`.
+
+    It rests on the plan's assumption where nothing refutes it; the certificate does not (docs/accounting.md, C17).
+    """
+    least, messages = plan.min_reports - plan.colluding, mechanism.messages_per_user
+    honest = charged_reports(accepted, plan.min_reports, least, messages, losses)
+    cost = cost_of(plan, mechanism, accepted)
+    cost = replace(cost, setting=replace(cost.setting, honest=max(1, honest)))
+    return cost, analyse(cost).bounds.certified
 
 
 def certificate(

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from shuffledp_accountant.certificates import certificate, final_cost
+from shuffledp_accountant.certificates import certificate, charged_cost, final_cost
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -135,7 +135,8 @@ class Accountant:
         2. The plan allows that many reports.
         3. Every node of the route signed that it relayed exactly that many, and how many onions were dropped (core's
            `check_headers`).
-        4. Certify what really was mixed, replace the charge and store the certificate, both or neither.
+        4. Certify what may be left, charge what the plan's assumption costs (`charged_cost`), and
+           store the certificate; all or nothing.
 
         Raises:
             UnknownRoundError: never certified here.
@@ -160,7 +161,7 @@ class Accountant:
         dropped = check_headers(signed_headers, route, round_id, each, accepted, excluding=excluding)
         losses = Losses(dropped, invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
-        real = Settlement(accepted, cost, analysis.bounds.certified)
+        real = Settlement(accepted, *charged_cost(plan, mechanism, accepted, losses))
 
         def signed(account: Account) -> bytes:
             deployment, issued = self._roster.deployment, self._clock()

@@ -142,7 +142,8 @@ def check_final_certificate(
         ("mix", certificate.mix, plan.mix),
     ):
         _same(certificate, field, found, wanted)
-    most = honest_reports(accepted, plan.users, plan.honest, plan.mechanism.messages_per_user, losses)
+    messages = plan.mechanism.messages_per_user
+    most = honest_reports(accepted, plan.users, plan.honest, messages, losses, verified=plan.verified)
     if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(
             f"the final certificate counts on {certificate.honest} honest users; with {accepted} reports, "

@@ -306,7 +306,8 @@ def _check_honest(result: Result, keys: Keys) -> None:
     plan, final = keys.certificate(result.plan_certificate), keys.certificate(result.final_certificate)
     losses = Losses(final.dropped, final.invalid)
     # `recheck` sees one certificate at a time: what the plan promised is known only here.
-    most = honest_reports(final.users, plan.users, plan.honest, final.mechanism.messages_per_user, losses)
+    messages = final.mechanism.messages_per_user
+    most = honest_reports(final.users, plan.users, plan.honest, messages, losses, verified=final.verified)
     if final.honest > most:
         raise DocumentError(
             f"the final certificate counts on {final.honest} honest reports; the plan and what was lost leave at most "

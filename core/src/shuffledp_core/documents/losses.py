@@ -47,14 +47,23 @@ def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> 
 
 
 def honest_reports(
-    accepted: int, planned_users: int, planned_honest: int, messages_per_user: int, losses: Losses = NO_LOSSES
+    accepted: int,
+    planned_users: int,
+    planned_honest: int,
+    messages_per_user: int,
+    losses: Losses = NO_LOSSES,
+    *,
+    verified: bool,
 ) -> int:
-    """Number of whole honest reports that a final certificate may count on; below 1 where there may be none.
+    """Number of whole honest reports that a final certificate may count on; below 1 where there are none.
 
-    1. As many users collude as the plan allows for, or as are seen to not follow the protocol if those are more.
-    2. Every dropped message has cost another honest user's report, until the reports beyond the planned ones are used
-       up: what the plan itself counts on was its own assumption, and stays one.
-    3. At least as many reports as the lost messages come from are not whole, whatever was assumed.
+    Nothing is assumed of the nodes but that one is honest. docs/accounting.md, C17.
+
+    1. As many users collude as the plan allows for, or as are seen to break the protocol if those are more.
+    2. Every dropped message may have cost another honest user's report: a malicious node may drop one of each. The
+       protected user's own report is left.
+    3. In a plain round the reports beyond those of the plan may be made up by the entry node, so that no more
+       than the planned honest ones count. In a verified round every report has a credential.
 
     Args:
         accepted: reports that the entry node accepted, at least `planned_users`.
@@ -62,9 +71,23 @@ def honest_reports(
         planned_honest: of them, those of honest users.
         messages_per_user: messages of one report.
         losses: what does not count.
+        verified: whether the round's mixing can be verified.
     """
     colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))  # 1
-    # A report for each message, not for every m of them: a malicious node may drop one message of as many users.
-    spared = min(losses.dropped, max(0, accepted - planned_users))  # 2
-    # The larger, not the sum: the spoiled reports may be those of the very users who are counted as colluding.
-    return accepted - max(colluding + spared, losses.spoiled(messages_per_user))  # 3
+    honest = accepted - colluding
+    left = max(honest - losses.dropped, min(honest, 1))  # 2
+    return left if verified else min(left, planned_honest)  # 3
+
+
+def charged_reports(
+    accepted: int, planned_users: int, planned_honest: int, messages_per_user: int, losses: Losses
+) -> int:
+    """Number of whole honest reports that a round is charged for, if the plan's assumption is not refuted.
+
+    As `honest_reports`, but dropped messages cost no more than the reports beyond the plan's: that `planned_honest`
+    whole reports are among those mixed is what the plan assumes, and otherwise one credential with bad onions could
+    spend the population's budget. At least as many reports as the lost messages come from are not whole.
+    """
+    colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))
+    spared = min(losses.dropped, max(0, accepted - planned_users))
+    return min(accepted - max(colluding + spared, losses.spoiled(messages_per_user)), planned_honest)
