@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import secrets
 import sys
 from collections.abc import AsyncIterator, Iterable
@@ -139,6 +140,8 @@ class World:
         self.deployment = create_deployment(folder / "keys", addresses, population=POPULATION)
         self.roster = self.deployment.roster
         self.sink = AnalystSink(self.deployment, self.names[-1])
+        self.entries = itertools.count(1)
+        """Ledger entries of the certificates."""
         self.ahead = 0
         """Milliseconds by which the clocks of nodes in this process are ahead."""
         self.streams = False
@@ -340,7 +343,7 @@ class World:
             "assumptions": (),
             "basis": (),
             "holds": True,
-            "ledger": LedgerPosition(entry=1, spent=1.0, delta=1e-6, limit=10.0),
+            "ledger": LedgerPosition(entry=next(self.entries), spent=1.0, delta=1e-6, limit=10.0),
             "issued_at": system_clock(),
             "expires_at": system_clock() + 3_600_000,
         } | changes

@@ -337,6 +337,15 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         )
 
 
+def open_ledger(config: AccountantConfig) -> Ledger:
+    """Opens the ledger of a configuration, which the caller closes; errors as `Ledger.open`."""
+    budgets = {
+        name: Budget(limit.epsilon, limit.delta, limit.adjacency, limit.composition)
+        for name, limit in config.populations.items()
+    }
+    return Ledger.open(config.ledger_url, budgets, system_clock)
+
+
 def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountant, Ledger]:
     """Opens the accountant of a configuration, and its ledger, which the caller closes.
 
@@ -352,11 +361,7 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
-    budgets = {
-        name: Budget(limit.epsilon, limit.delta, limit.adjacency, limit.composition)
-        for name, limit in config.populations.items()
-    }
-    ledger = Ledger.open(config.ledger_url, budgets, system_clock)
+    ledger = open_ledger(config)
     lifetime = round(config.certificate_days * 86_400_000)
     return Accountant(identity, roster, ledger, lifetime, system_clock), ledger
 

@@ -91,6 +91,10 @@ class ProofError(DocumentError):
     """A group element, a number or a proof of verified mixing is malformed or does not hold."""
 
 
+class LedgerBehindError(DocumentError):
+    """A plan's certificate comes from a ledger that has lost charges which this node has seen signed."""
+
+
 class StaleRosterError(ConfigError, DocumentError):
     """The roster has expired, or is older than one that this process has used before. Exit code 2."""
 

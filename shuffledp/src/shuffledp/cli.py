@@ -23,6 +23,7 @@ from shuffledp_core.interruption import unwinding
 from shuffledp_core.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
+    "accountant": ("ledger",),
     "ops": ("campaign", "console", "keys", "report", "results", "round"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
@@ -34,7 +35,7 @@ EXTRAS: Final = {
 PANELS: Final = {
     "Try it": ("demo", "simulate", "location"),
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
-    "Operate": ("deploy", "keys", "round", "campaign", "results", "report", "console", "fleet", "load"),
+    "Operate": ("deploy", "keys", "round", "campaign", "results", "report", "console", "ledger", "fleet", "load"),
     "Attack": ("attack", "audit"),
     "Learn": ("lab", "reproduce"),
 }

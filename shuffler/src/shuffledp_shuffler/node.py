@@ -38,6 +38,7 @@ from shuffledp_shuffler.checks import (
     named_round,
 )
 from shuffledp_shuffler.intake import Batches, Submissions
+from shuffledp_shuffler.ledger_watch import LedgerWatch
 from shuffledp_shuffler.live import LiveRound, Snapshot
 from shuffledp_shuffler.metrics import DELETED, NodeMetrics
 from shuffledp_shuffler.peeling import WorkersLost
@@ -97,6 +98,7 @@ class MixNode:
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
         self._started = parts.clock()
+        self._ledgers = LedgerWatch(parts.store.ledger_positions, parts.roster)
 
     def rounds(self) -> list[LiveRound]:
         """All rounds known here, in no particular order. Safe from any thread."""
@@ -152,8 +154,8 @@ class MixNode:
         `before` are the signed round keys of the nodes before this one, in a verified round.
 
         Raises:
-            DocumentError: see `check_certificate` and `check_after_start`. RoundStateError: prepared otherwise, or
-                deleted before. PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
+            DocumentError: see `check_certificate`, `check_after_start` and `LedgerWatch.admit`.
+            RoundStateError: prepared otherwise, or deleted before. PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
         """
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
@@ -309,6 +311,7 @@ class MixNode:
                 live.record.require_same_preparation(signed, position, suite)
                 return live.record.round_key
             check_after_start(plan, self._started)  # an older round may be a discarded one that a backup has forgotten
+            await in_thread(self._ledgers.admit, plan)
             mixing = self._mixing_part(signed, plan, position, suite, before)
             private, public = suite_named(suite).generate()
             key = RoundKey(

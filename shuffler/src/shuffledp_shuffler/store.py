@@ -145,6 +145,7 @@ class Store:
         self._discards = folder / "discards"
         self._seen = folder / "seen"
         self.uploads = folder / "uploads"
+        self.ledger_positions = folder / "ledger-positions.json"
         self._lock = claim_state(folder)
         try:
             for path in (self._rounds, self._discards, self.uploads):

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NoReturn
 
+from msgspec import UNSET
+
 from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
@@ -103,10 +105,14 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Contents of a population's account: each cost that counts, with its multiplicity, and the last entry."""
+    """Contents of a population's account: each cost that counts, with its multiplicity, and the last entry.
+
+    `reconciled` is the entry up to which all charges were made again after a restore from a backup; 0: never restored.
+    """
 
     counted: Mapping[Cost, int]
     last_entry: int = 0
+    reconciled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ def account_for_reservation(budget: Budget, standing: Standing, asked: Reservati
     # Not `>`: an ε that is not a number must be refused as well.
     if not used.epsilon <= budget.epsilon:
         _refuse(budget, standing.counted, asked, used)
-    return _account(budget, standing.last_entry + 1, with_it, used)
+    return _account(budget, standing, standing.last_entry + 1, with_it, used)
 
 
 def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
@@ -175,10 +181,12 @@ def account_for_settlement(budget: Budget, standing: Standing, charge: Charge, r
     honest, reserved = cost.setting.honest, charge.cost.setting.honest
     why = "further reports may be made up" if honest >= reserved else f"fewer than the {reserved} reserved"
     line = f"charged for {honest} honest users, {'as reserved: ' if honest >= reserved else ''}{why}"
-    return _account(budget, charge.entry, times, total(budget, times), line)
+    return _account(budget, standing, charge.entry, times, total(budget, times), line)
 
 
-def _account(budget: Budget, entry: int, times: Mapping[Cost, int], used: Spent, *lines: str) -> Account:
+def _account(
+    budget: Budget, standing: Standing, entry: int, times: Mapping[Cost, int], used: Spent, *lines: str
+) -> Account:
     fixed = _if_fixed(budget, times, used)
     adaptive = budget.composition is Composition.ADAPTIVE
     position = LedgerPosition(
@@ -188,6 +196,7 @@ def _account(budget: Budget, entry: int, times: Mapping[Cost, int], used: Spent,
         limit=budget.epsilon,
         composition=budget.composition,
         if_fixed=_finite(fixed),
+        reconciled=standing.reconciled or UNSET,
     )
     rests = (
         f"the parameters of a round may depend on the results of earlier rounds; epsilon {fixed:.6g} only if all "

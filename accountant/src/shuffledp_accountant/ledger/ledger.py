@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Self
 
 import msgspec
-from sqlalchemy import Connection, Engine, RowMapping, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, RowMapping, Update, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from shuffledp_accountant.ledger import charges as rules
@@ -175,6 +175,45 @@ class Ledger:
             if self._change(charge, revision, {"state": ChargeState.RELEASED.value}):
                 return
 
+    def positions(self, population: str) -> dict[int, int]:
+        """Time of the reservation (milliseconds since 1970) of every entry of the population."""
+        self._budget(population)
+        mine = select(charges.c.entry, charges.c.reserved_at).where(charges.c.population == population)
+        with failures(), self._engine.begin() as db:
+            return {int(row.entry): int(row.reserved_at) for row in db.execute(mine)}
+
+    def readmit(self, population: str, lost: Sequence[Charge], reconciled: int) -> None:
+        """Charges rounds again that a restored ledger has forgotten, all or none, whatever is left of the budget.
+
+        Args:
+            population: one with a budget.
+            lost: of this population, not in the ledger; one whose entry is taken gets the next free one.
+            reconciled: every entry up to this one has been charged; 0 if some are still missing.
+
+        Raises:
+            LedgerError: the database failed; nothing was changed.
+        """
+        while True:
+            revision, standing = self._snapshot(population)
+            taken = self.positions(population)
+            last = max(standing.last_entry, reconciled, *(charge.entry for charge in lost), 0)
+            rows = []
+            for charge in lost:
+                entry = charge.entry
+                if entry in taken:
+                    last = entry = last + 1
+                rows.append(_readmitted(replace(charge, entry=entry)))
+            mark = update(populations).where(populations.c.name == population)
+            mark = mark.values(reconciled=max(standing.reconciled, reconciled))
+
+            def change(db: Connection, rows: list[dict[str, object]] = rows, mark: Update = mark) -> None:
+                if rows:
+                    db.execute(insert(charges), rows)
+                db.execute(mark)
+
+            if self._commit(population, revision, change):
+                return
+
     def charge(self, round_id: str) -> Charge:
         """A round's charge; `UnknownRoundError` when it was never reserved here."""
         found = self.find(round_id)
@@ -233,13 +272,15 @@ class Ledger:
         with failures(), self._engine.begin() as db:
             # Read first: on PostgreSQL each statement sees what is committed by then, and a change between them must
             # make the later swap fail.
-            revision = db.execute(select(populations.c.revision).where(populations.c.name == population)).scalar()
+            known = select(populations.c.revision, populations.c.reconciled).where(populations.c.name == population)
+            row = db.execute(known).one_or_none()
             last = db.execute(select(func.max(charges.c.entry)).where(mine)).scalar()
             rows = db.execute(alike).mappings().all()
         counted: Counter[Cost] = Counter()
-        for row in rows:
-            counted[_cost(row)] += row["times"]
-        return (-1 if revision is None else int(revision)), Standing(counted, int(last or 0))
+        for cost in rows:
+            counted[_cost(cost)] += cost["times"]
+        revision, reconciled = (-1, 0) if row is None else (int(row.revision), int(row.reconciled))
+        return revision, Standing(counted, int(last or 0), reconciled)
 
     def _read_curves(self) -> None:
         """Loads the curves that this very version has computed before; those of others are deleted."""
@@ -331,6 +372,22 @@ def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[s
         "reserved_at": now,
         "changed_at": now,
         **_cost_columns(asked.cost, asked.epsilon),
+    }
+
+
+def _readmitted(charge: Charge) -> dict[str, object]:
+    return {
+        "round_id": charge.round_id,
+        "population": charge.population,
+        "entry": charge.entry,
+        "state": charge.state.value,
+        "plan": charge.plan,
+        "plan_certificate": charge.plan_certificate,
+        "accepted": charge.accepted,
+        "final_certificate": charge.final_certificate,
+        "reserved_at": charge.reserved_at,
+        "changed_at": charge.changed_at,
+        **_cost_columns(charge.cost, charge.epsilon),
     }
 
 

@@ -28,6 +28,8 @@ populations: Final = Table(
     Column("name", String(255), primary_key=True),
     # Counts the changes of the population's charges: a change commits only on the revision it was computed for.
     Column("revision", BigInteger, nullable=False),
+    # After a restore from a backup: every entry up to this one has been charged again; 0: never restored.
+    Column("reconciled", BigInteger, nullable=False, server_default="0"),
 )
 
 charges: Final = Table(

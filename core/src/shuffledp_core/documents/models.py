@@ -206,7 +206,8 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
     """A certificate's place in its population's account: ε at `delta` over everything charged so far.
 
     `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound. `composition`
-    is how the budget adds up; `if_fixed` is the same ε if all parameters had been fixed in advance.
+    is how the budget adds up; `if_fixed` is the same ε if all parameters had been fixed in advance. `reconciled`
+    is there once the ledger was restored from a backup: every entry up to this one has been charged again.
     """
 
     entry: int
@@ -215,6 +216,7 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
     limit: float
     composition: Composition = Composition.FIXED
     if_fixed: float | None = None
+    reconciled: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class EpsilonBounds(_Part, frozen=True, kw_only=True):

@@ -1,0 +1,201 @@
+"""Charging rounds again that a ledger restored from a backup has forgotten, from their signed certificates.
+
+Each certificate states its round's place in the population's account, so that a gap is visible. What was released
+meanwhile, or never settled, counts as reserved: more is charged than was spent, never less. docs/operations.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shuffledp_accountant.ledger.charges import Charge, ChargeState
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Party, Result, RoundPlan
+from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, DocumentT, Signed, from_json, to_json
+from shuffledp_core.errors import ConfigError, DocumentError, MalformedDocumentError
+from shuffledp_core.keys import verify_from
+from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.vocabulary import CertificateStage, Mix
+from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.bounds import Setting
+
+MOST_FILES: Final = 100_000
+"""Most files that are looked at."""
+
+MOST_REPORTS: Final = 10**9
+"""Largest number of reports of a round whose plan is rebuilt: the accountant's own limit."""
+
+CLOCK_MILLISECONDS: Final = 5_000
+"""A charge reserved later than this after a higher entry was signed has reused its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Outcome for one population.
+
+    Attributes:
+        population: its name.
+        found: rounds that were charged again.
+        highest: the highest entry that a certificate shows.
+        missing: entries up to it that neither the ledger nor a certificate covers.
+    """
+
+    population: str
+    found: tuple[str, ...]
+    highest: int
+    missing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A round's genuine plan certificate, and its final one if there is one, as they travel."""
+
+    plan: Certificate
+    plan_bytes: bytes
+    final: Certificate | None = None
+    final_bytes: bytes | None = None
+
+
+def read_certificates(folders: Iterable[Path], accountant: Party, deployment: str) -> dict[str, Evidence]:
+    """Genuine certificates in all JSON files below these folders, by round.
+
+    Certificates, manifests, announcements and results are read; every other file is passed over.
+
+    Raises:
+        ConfigError: a folder cannot be read, or there are more than `MOST_FILES` files.
+    """
+    plans: dict[str, tuple[Certificate, bytes]] = {}
+    finals: dict[str, tuple[Certificate, bytes]] = {}
+    for signed in _signed_certificates(folders):
+        try:
+            found = verify_from(accountant, signed, Certificate)
+        except DocumentError:
+            continue  # not this accountant's: anyone may put files there
+        if found.deployment != deployment:
+            continue
+        kept = finals if found.stage == CertificateStage.FINAL else plans
+        kept[found.round_id] = (found, signed.to_bytes())
+    return {round_id: Evidence(*plan, *finals.get(round_id, (None, None))) for round_id, plan in plans.items()}
+
+
+def _signed_certificates(folders: Iterable[Path]) -> Iterator[Signed]:
+    for path in _files(folders):
+        try:
+            data = path.read_bytes() if path.stat().st_size <= MAX_DOCUMENT_BYTES else b""
+            yield from _certificates_in(data)
+        except (OSError, MalformedDocumentError):
+            continue
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    count = 0
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is not a folder; give the folder that holds the rounds' documents")
+        for path in sorted(folder.rglob("*.json")):
+            if not path.is_file() or path.is_symlink():
+                continue
+            count += 1
+            if count > MOST_FILES:
+                raise ConfigError(f"more than {MOST_FILES:,} files below the folders; give the rounds' folders alone")
+            yield path
+
+
+def _certificates_in(data: bytes) -> Iterator[Signed]:
+    """Certificates of an announcement or a signed document, none of them verified."""
+    try:
+        signed = from_json(data, Announcement).manifest
+    except MalformedDocumentError:
+        signed = Signed.from_bytes(data)
+    inside: tuple[Signed | None, ...] = ()
+    if signed.label == Certificate.label:
+        inside = (signed,)
+    elif signed.label == Manifest.label:
+        inside = (_parsed(signed, Manifest).certificate,)
+    elif signed.label == Result.label:
+        result = _parsed(signed, Result)
+        inside = (result.plan_certificate, result.final_certificate)
+    yield from (certificate for certificate in inside if certificate is not None)
+
+
+def _parsed(signed: Signed, model: type[DocumentT]) -> DocumentT:
+    return from_json(signed.body, model)
+
+
+def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
+    """Charges every round of `evidence` that the ledger does not know, and reconciles accounts without a gap.
+
+    Until an account is reconciled up to what a node has seen, that node takes part in no round of its population.
+
+    Raises:
+        LedgerError: the database failed.
+    """
+    names = sorted({found.plan.population for found in evidence.values()} & ledger.populations)
+    return [_restore_one(ledger, name, _of_population(evidence, name)) for name in names]
+
+
+def _of_population(evidence: dict[str, Evidence], population: str) -> list[Evidence]:
+    mine = (found for found in evidence.values() if found.plan.population == population)
+    return sorted(mine, key=lambda found: found.plan.ledger.entry)
+
+
+def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> Restored:
+    lost = [found for found in evidence if ledger.find(found.plan.round_id) is None]
+    held = ledger.positions(population)
+    newest = evidence[-1].plan
+    # Entries that the restored ledger has given out anew, to rounds that nodes refused, are not the lost ones.
+    until = newest.issued_at + CLOCK_MILLISECONDS
+    covered = {entry for entry, reserved_at in held.items() if reserved_at <= until}
+    covered |= {found.plan.ledger.entry for found in evidence}
+    highest = newest.ledger.entry
+    missing = tuple(entry for entry in range(1, highest + 1) if entry not in covered)
+    ledger.readmit(population, [_charge(found) for found in lost], 0 if missing else highest)
+    return Restored(population, tuple(found.plan.round_id for found in lost), highest, missing)
+
+
+def _charge(found: Evidence) -> Charge:
+    plan, final = found.plan, found.final
+    # The certificate for fewer honest users costs more; one for more may count made-up reports.
+    certified = final if final is not None and final.honest < plan.honest else plan
+    epsilon = certified.epsilon.certified
+    return Charge(
+        round_id=plan.round_id,
+        population=plan.population,
+        entry=plan.ledger.entry,
+        state=ChargeState.RESERVED if final is None else ChargeState.SETTLED,
+        plan=to_json(_plan_of(plan)).decode(),
+        cost=Cost(plan.mechanism, _setting(certified), plan.delta),
+        epsilon=float("inf") if epsilon is None else epsilon,
+        plan_certificate=found.plan_bytes,
+        accepted=None if final is None else final.users,
+        final_certificate=found.final_bytes,
+        reserved_at=plan.issued_at,
+        changed_at=plan.issued_at if final is None else final.issued_at,
+    )
+
+
+def _setting(certificate: Certificate) -> Setting:
+    return Setting(certificate.users, certificate.honest, certificate.adjacency, certificate.max_distance)
+
+
+def _plan_of(certificate: Certificate) -> RoundPlan:
+    """A plan that asks for what was certified, by which the round can still be settled or released."""
+    mechanism: Mechanism = certificate.mechanism
+    return RoundPlan(
+        population=certificate.population,
+        mechanism=mechanism.kind,
+        size=mechanism.size,
+        epsilon=certificate.epsilon.certified or 0.0,
+        delta=certificate.delta,
+        adjacency=certificate.adjacency,
+        max_distance=certificate.max_distance,
+        min_reports=certificate.users,
+        max_reports=MOST_REPORTS,
+        colluding=certificate.users - certificate.honest,
+        route=certificate.route,
+        mix=Mix.VERIFIED if certificate.verified else Mix.PLAIN,
+        question=getattr(mechanism, "question", 0),
+    )

@@ -1,0 +1,92 @@
+"""`shuffledp ledger`, also `shuffledp-ledger` where the accountant alone is installed: care of the ledger."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp_accountant.config import AccountantConfig
+from shuffledp_accountant.ledger.restoring import Restored, read_certificates, restore
+from shuffledp_accountant.service import open_ledger
+from shuffledp_core.config import load_config
+from shuffledp_core.errors import LedgerError, ShuffleDPError
+from shuffledp_core.keys import read_roster
+from shuffledp_core.terminal import prepare_terminal
+
+app = typer.Typer(pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+ledger_app = typer.Typer(help="Care of the accountant's ledger.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+
+@ledger_app.callback()
+def _group() -> None:
+    """Care of the accountant's ledger."""
+
+
+@ledger_app.command("restore")
+def restore_command(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders with rounds' documents: the analyst's state, saved results, announcements."),
+    ],
+    *,
+    config: Annotated[Path, typer.Option(help="The accountant's TOML file.")],
+) -> None:
+    """After a restore from a backup: charge the rounds that the ledger has forgotten, and show what is missing."""
+    settings = load_config(config, AccountantConfig)
+    roster = read_roster(settings.roster, settings.root_key)
+    evidence = read_certificates(folders, roster.accountant, roster.deployment)
+    if not evidence:
+        raise LedgerError(
+            f"no plan certificate of {roster.accountant.name!r} below {', '.join(map(str, folders))}: give the folders "
+            "with the documents of the rounds since the backup"
+        )
+    ledger = open_ledger(settings)
+    try:
+        outcomes = restore(ledger, evidence)
+    finally:
+        ledger.close()
+    for outcome in outcomes:
+        _show(outcome)
+    incomplete = [outcome.population for outcome in outcomes if outcome.missing]
+    if incomplete:
+        raise LedgerError(
+            f"the account of {', '.join(incomplete)} is incomplete: find the certificates of the missing entries (the "
+            "analyst's state, saved results, a device that took part) and run this again; until then nodes refuse its "
+            "rounds"
+        )
+
+
+def _show(outcome: Restored) -> None:
+    typer.echo(f"population {outcome.population}: {outcome.highest} entries are known from certificates")
+    for round_id in outcome.found:
+        typer.echo(f"  charged again: round {round_id}")
+    if outcome.missing:
+        typer.echo(f"  MISSING: entries {_ranges(outcome.missing)}")
+    else:
+        typer.echo("  nothing is missing: nodes accept this ledger again")
+
+
+def _ranges(entries: tuple[int, ...]) -> str:
+    """Consecutive numbers written together: "3-5, 8"."""
+    breaks = [i + 1 for i, (low, high) in enumerate(pairwise(entries)) if high != low + 1]
+    bounds = pairwise([0, *breaks, len(entries)])
+    parts = (entries[first:last] for first, last in bounds)
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+def main() -> None:
+    """Entry point: our own errors become one line and an exit code."""
+    prepare_terminal()
+    try:
+        ledger_app()
+    except ShuffleDPError as error:
+        typer.echo(f"shuffledp-ledger: {error}", err=True)
+        raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    main()
