@@ -1,4 +1,4 @@
-"""A ledger put back from a backup has forgotten charges: real nodes refuse it until they are charged again. About 5 s."""
+"""A ledger restored from a backup has forgotten charges: nodes refuse it until they are charged again."""
 
 from __future__ import annotations
 

@@ -135,8 +135,9 @@ async def test_one_credential_spoils_its_own_report_and_nothing_else(
     assert result.final_certificate is not None
     final = verify_from(roster.accountant, result.final_certificate, Certificate)
     assert (final.dropped, final.invalid) == (lost.dropped, lost.outside + lost.repeated)
-    assert final.holds
-    assert final.honest == USERS - (lost.dropped > 0)
+    # 41 reports, 39 planned as honest: of three dropped onions each may have been an honest user's.
+    assert final.honest == min(USERS - 1, USERS - lost.dropped)
+    assert final.holds == (lost.dropped <= 1)
     assert await charge_of(system, round_id) == "settled"
 
 

@@ -155,7 +155,8 @@ class MixNode:
 
         Raises:
             DocumentError: see `check_certificate`, `check_after_start` and `LedgerWatch.admit`.
-            RoundStateError: prepared otherwise, or deleted before. PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
+            RoundStateError: prepared otherwise, or deleted before.
+            PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
         """
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
