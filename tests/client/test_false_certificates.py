@@ -205,13 +205,27 @@ def test_the_local_epsilon_grows_with_the_distance_and_per_unit_is_largest_at_on
 # The lower bound that no true certificate is below.
 
 
+SHARES = {
+    "krr-histogram": 0.51,
+    "hadamard-histogram": 0.52,
+    "rappor-histogram": 0.56,
+    "one-bit-mean": 0.24,
+    "quantised-rr": 0.76,
+    "rr-shuffle": 0.86,
+    "geo-shuffle": 0.95,
+    "sgdl-shuffle": 0.999,
+    "split-mix": 0.999,
+}
+"""Share of the certified ε that a device refuses at least: the figures of docs/accounting.md, C21."""
+
+
 def targets() -> list[tuple[str, int, float, Adjacency]]:
-    plans = [(200, 1.0, Adjacency.STANDARD), (2000, 0.1, Adjacency.METRIC)]
+    plans = [(200, 1.0, Adjacency.STANDARD), (2000, 1.0, Adjacency.METRIC)]
     return [(kind, *plan) for kind in MECHANISMS for plan in plans]
 
 
 @pytest.mark.parametrize(("kind", "users", "epsilon", "adjacency"), targets())
-def test_a_true_certificate_is_accepted_and_one_of_half_its_epsilon_is_refused(
+def test_a_true_certificate_is_accepted_and_an_understated_epsilon_is_refused(
     deployment: Deployment, kind: str, users: int, epsilon: float, adjacency: Adjacency
 ) -> None:
     histogram = MECHANISMS[kind].answers is Answers.HISTOGRAM
@@ -238,7 +252,7 @@ def test_a_true_certificate_is_accepted_and_one_of_half_its_epsilon_is_refused(
         corrupted=CorruptedGuarantee(epsilon=left.epsilon, delta=left.delta),
     )
     check_claims(true)
-    low = EpsilonBounds(certified=bounds.certified / 2, attained=0.0)
+    low = EpsilonBounds(certified=SHARES[kind] * bounds.certified, attained=0.0)
     with pytest.raises(FalseCertificateError, match="two datasets"):
         check_claims(msgspec.structs.replace(true, epsilon=low))
 

@@ -18,7 +18,7 @@ from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger_app import ledger_app
 from shuffledp_accountant.service import Accountant
 from shuffledp_core.clock import system_clock
-from shuffledp_core.documents.models import Certificate, RoundPlan
+from shuffledp_core.documents.models import BatchHeader, Certificate, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, LedgerBehindError, LedgerError
 from shuffledp_ops.keys.pki import ACCOUNTANT
@@ -72,11 +72,26 @@ class Operator:
         """A new round's certificate, as an operator keeps it."""
         round_id = secrets.token_hex(16)
         with self.ledger() as ledger:
-            identity = self.world.deployment.identity_of(ACCOUNTANT)
-            accountant = Accountant(identity, self.world.roster, ledger, 3_600_000, self.clock)
-            data = accountant.certify(round_id, to_json(self.plan))
+            data = self.accountant(ledger).certify(round_id, to_json(self.plan))
         (self.documents / f"{round_id}.json").write_bytes(data)
         return Signed.from_bytes(data)
+
+    def settle(self, plan: Certificate, users: int) -> Certificate:
+        """The final certificate, on the words of all nodes."""
+        records = users * plan.mechanism.messages_per_user
+        headers = [
+            self.world.deployment.identity_of(name).sign(
+                BatchHeader(round_id=plan.round_id, position=place, users=users, records=records, digest="0" * 64)
+            )
+            for place, name in enumerate(self.world.names, 2)
+        ]
+        with self.ledger() as ledger:
+            data = self.accountant(ledger).settle(plan.round_id, users, [header.to_bytes() for header in headers])
+        return from_json(Signed.from_bytes(data).body, Certificate)
+
+    def accountant(self, ledger: Ledger) -> Accountant:
+        identity = self.world.deployment.identity_of(ACCOUNTANT)
+        return Accountant(identity, self.world.roster, ledger, 3_600_000, self.clock)
 
     async def open(self) -> Certificate:
         """A new round for which every node makes a key."""
@@ -149,6 +164,8 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
         assert ledger.statement(POPULATION).spent.epsilon > spent
     opened = await operator.open()
     assert opened.ledger.reconciled == 3
+    final = operator.settle(lost[1], 300)
+    assert (final.stage, final.users, final.mechanism) == ("final", 300, lost[1].mechanism)
     assert operator.restore().count("charged again") == 0  # nothing is charged twice
 
 
