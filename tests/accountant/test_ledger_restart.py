@@ -150,6 +150,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
     with sqlite3.connect(file) as raw:  # as version 0001 left it
         raw.execute("DROP TABLE curves")
         raw.execute("DROP INDEX charges_cost")
+        raw.execute("ALTER TABLE populations DROP COLUMN reconciled")
         raw.execute("UPDATE alembic_version SET version_num = '0001'")
     raw.close()
     ledger = opened(file)

@@ -68,7 +68,7 @@ async def test_a_round_is_settled_for_what_arrived_and_settled_the_same_again(wo
     headers = world.headers(round_id, 900)
     wire = await caller.settle(round_id, 900, headers)
     final = world.read(wire)
-    assert (final.stage, final.users, final.honest, final.mechanism) == ("final", 900, 880, plan.mechanism)
+    assert (final.stage, final.users, final.honest, final.mechanism) == ("final", 900, plan.honest, plan.mechanism)
     assert final.holds
     recheck(final)
     assert final.assumptions[0] == "exactly 900 reports were mixed: each of the 3 nodes signed that it relayed so many"

@@ -127,7 +127,8 @@ async def test_a_node_that_is_not_corrupt_writes_no_link_anywhere(world: World) 
         files = {path.relative_to(state).as_posix() for path in state.rglob("*") if path.is_file()}
         entry = {"index.sqlite", "index.sqlite-wal", "index.sqlite-shm"} if name == "node-1" else set()
         folder = f"rounds/{round_.round_id}"
-        assert files == {"lock", "seen", "roster-seen", *(f"{folder}/{file}" for file in ("record.json", *entry))}
+        node = {"lock", "seen", "roster-seen", "ledger-positions.json"}
+        assert files == {*node, *(f"{folder}/{file}" for file in ("record.json", *entry))}
     links = {row.tobytes() for row in logs_of(world, round_)[2].incoming}
     kept = b"".join(path.read_bytes() for path in (world.folder / "state").rglob("*") if path.is_file())
     assert not any(one in kept for one in links)

@@ -44,7 +44,8 @@ async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) ->
         assert discard.forwarded
         state = world.folder / "state" / name
         files = {path.name for path in state.rglob("*") if path.is_file()}
-        assert files == {"lock", "seen", "roster-seen", f"{round_.round_id}.json"}
+        node = {"lock", "seen", "roster-seen", "ledger-positions.json"}
+        assert files == {*node, f"{round_.round_id}.json"}
 
 
 async def test_a_node_that_is_done_says_so_with_the_signed_header_of_its_batch(world: World) -> None:

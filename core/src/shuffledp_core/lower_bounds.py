@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_POINTS: Final = 2**18
-"""Most points of a binomial window: 2 MiB. Larger rounds have no cheap bound."""
+"""Most points of a window, or of one side of a noise table: 2 MiB. Larger rounds have no bound."""
 
 MOST_BITS: Final = 1024
 """Most changed bits that are convolved."""
@@ -29,6 +29,9 @@ ROUNDING: Final = 1e-9
 
 OUTSIDE: Final = 1e-15
 """Mass outside the binomial windows, nine standard deviations and 40 points wide: below e^-40 each (Bernstein)."""
+
+TABLE_TAIL: Final = 1e-12
+"""Mass outside a noise table, by which its length is bounded before it is computed."""
 
 _LARGEST_EPSILON: Final = 700.0
 
@@ -88,9 +91,9 @@ class ShiftedNoise:
         """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
         import numpy as np
 
-        from shuffledp_core.noise import TABULATION_ERROR, probabilities
+        from shuffledp_core.noise import TABULATION_ERROR, chernoff_half_width, probabilities
 
-        if epsilon > _LARGEST_EPSILON:
+        if epsilon > _LARGEST_EPSILON or chernoff_half_width(self.shape, self.rate, TABLE_TAIL) > MOST_POINTS:
             return 0.0
         table = probabilities(self.shape, self.rate)
         if table is None or (self.room is not None and 2 * table.size + self.distance > self.room):

@@ -57,9 +57,10 @@ def honest_reports(
 ) -> int:
     """Number of whole honest reports that a final certificate may count on; below 1 where there are none.
 
-    Nothing is assumed of the nodes but that one is honest. docs/accounting.md, C17.
+    Dropped messages are honest users' in the worst case. docs/accounting.md, Definitions and C17.
 
-    1. As many users collude as the plan allows for, or as are seen to break the protocol if those are more.
+    1. As many reports are not honest users' as the plan allows for, those that nodes make up or exchange
+       included, or as are seen to break the protocol if those are more.
     2. Every dropped message may have cost another honest user's report: a malicious node may drop one of each. The
        protected user's own report is left.
     3. In a plain round the reports beyond those of the plan may be made up by the entry node, so that no more
