@@ -18,7 +18,7 @@ from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger_app import ledger_app
 from shuffledp_accountant.service import Accountant
 from shuffledp_core.clock import system_clock
-from shuffledp_core.documents.models import BatchHeader, Certificate, RoundPlan
+from shuffledp_core.documents.models import BatchHeader, Certificate, Result, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, LedgerBehindError, LedgerError
 from shuffledp_ops.keys.pki import ACCOUNTANT
@@ -76,7 +76,7 @@ class Operator:
         (self.documents / f"{round_id}.json").write_bytes(data)
         return Signed.from_bytes(data)
 
-    def settle(self, plan: Certificate, users: int) -> Certificate:
+    def settle(self, plan: Certificate, users: int, invalid: int = 0) -> Certificate:
         """The final certificate, on the words of all nodes."""
         records = users * plan.mechanism.messages_per_user
         headers = [
@@ -86,8 +86,14 @@ class Operator:
             for place, name in enumerate(self.world.names, 2)
         ]
         with self.ledger() as ledger:
-            data = self.accountant(ledger).settle(plan.round_id, users, [header.to_bytes() for header in headers])
+            data = self.accountant(ledger).settle(
+                plan.round_id, users, [header.to_bytes() for header in headers], invalid
+            )
         return from_json(Signed.from_bytes(data).body, Certificate)
+
+    def kept(self, certificate: Certificate) -> Signed:
+        """A plan's certificate as it travels."""
+        return Signed.from_bytes((self.documents / f"{certificate.round_id}.json").read_bytes())
 
     def accountant(self, ledger: Ledger) -> Accountant:
         identity = self.world.deployment.identity_of(ACCOUNTANT)
@@ -167,6 +173,29 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     final = operator.settle(lost[1], 300)
     assert (final.stage, final.users, final.mechanism) == ("final", 300, lost[1].mechanism)
     assert operator.restore().count("charged again") == 0  # nothing is charged twice
+
+
+async def test_a_round_that_the_backup_holds_as_reserved_is_settled_again(operator: Operator) -> None:
+    """15 invalid messages are of at least 5 users: fewer honest ones were left than reserved, so it cost more."""
+    plan = await operator.open()
+    backup = operator.file.read_bytes()
+    final = operator.settle(plan, 200, invalid=15)
+    assert final.honest == 195
+    with operator.ledger() as ledger:
+        settled = ledger.entries(POPULATION)
+    operator.file.write_bytes(backup)
+    result = Result(
+        deployment=plan.deployment,
+        round_id=plan.round_id,
+        outcome="published",
+        plan_certificate=operator.kept(plan),
+        final_certificate=operator.world.deployment.identity_of(ACCOUNTANT).sign(final),
+    )
+    signed = operator.world.deployment.identity_of("analyst").sign(result)
+    (operator.documents / "result.json").write_bytes(signed.to_bytes())
+    operator.restore()
+    with operator.ledger() as ledger:
+        assert ledger.entries(POPULATION) == settled
 
 
 async def test_the_gap_is_named(operator: Operator) -> None:

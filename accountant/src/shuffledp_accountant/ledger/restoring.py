@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shuffledp_accountant.ledger.charges import Charge, ChargeState
+from shuffledp_accountant.ledger.charges import Charge, ChargeState, Settlement
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Party, Result, RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, DocumentT, Signed, from_json, to_json
@@ -128,6 +128,8 @@ def _parsed(signed: Signed, model: type[DocumentT]) -> DocumentT:
 def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
     """Charges every round of `evidence` that the ledger does not know, and reconciles accounts without a gap.
 
+    A round that the ledger holds as reserved is settled by its final certificate.
+
     Until an account is reconciled up to what a node has seen, that node takes part in no round of its population.
 
     Raises:
@@ -143,7 +145,12 @@ def _of_population(evidence: dict[str, Evidence], population: str) -> list[Evide
 
 
 def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> Restored:
-    lost = [found for found in evidence if ledger.find(found.plan.round_id) is None]
+    known = {found.plan.round_id: ledger.find(found.plan.round_id) for found in evidence}
+    lost = [found for found in evidence if known[found.plan.round_id] is None]
+    for found in evidence:
+        held_charge = known[found.plan.round_id]
+        if held_charge is not None and held_charge.state is ChargeState.RESERVED:
+            _settle(ledger, found)
     held = ledger.positions(population)
     newest = evidence[-1].plan
     # Entries that the restored ledger has given out anew, to rounds that nodes refused, are not the lost ones.
@@ -175,6 +182,15 @@ def _charge(found: Evidence) -> Charge:
         reserved_at=plan.issued_at,
         changed_at=plan.issued_at if final is None else final.issued_at,
     )
+
+
+def _settle(ledger: Ledger, found: Evidence) -> None:
+    """Settles a round that the backup holds as reserved, by its final certificate, if there is one."""
+    final, data = found.final, found.final_bytes
+    if final is None or data is None:
+        return
+    charge = _charge(found)
+    ledger.settle(final.round_id, Settlement(final.users, charge.cost, charge.epsilon), lambda _: data)
 
 
 def _setting(certificate: Certificate) -> Setting:
