@@ -11,6 +11,7 @@ from typer.main import get_command
 
 import shuffledp.cli
 import shuffledp_accountant.cli
+import shuffledp_accountant.ledger_app
 import shuffledp_analyst.cli
 import shuffledp_client.cli
 import shuffledp_client.gateway.cli
@@ -23,6 +24,7 @@ PROGRAMS: Final = {
     "shuffledp-shuffler": shuffledp_shuffler.command.app,
     "shuffledp-analyst": shuffledp_analyst.cli.app,
     "shuffledp-accountant": shuffledp_accountant.cli.app,
+    "shuffledp-ledger": shuffledp_accountant.ledger_app.ledger_app,
 }
 """In the order in which a newcomer meets them."""
 
