@@ -106,7 +106,7 @@ def draw_answer(axes: Axes, found: Answer) -> None:
 
 
 def draw_centroid(axes: Axes, found: Centroid) -> None:
-    """People as a density of squares, their true middle, the estimate and its box, in degrees and true to scale."""
+    """Density of users, their true middle, the estimate and its box, in degrees; true to scale halfway up."""
     grid = found.plan.grid
     (south, west), (north, east) = (
         grid.point(*place) for place in ((-0.5, -0.5), (grid.columns - 0.5, grid.rows - 0.5))
@@ -125,7 +125,7 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
         extent=(west, right, south, top),
         cmap="Greys",
         interpolation="nearest",
-        aspect=grid.metres_a_degree[1] / grid.metres_a_degree[0],
+        aspect=1 / math.cos(math.radians((grid.south + grid.north) / 2)),
         alpha=0.85,
         zorder=0,
     )

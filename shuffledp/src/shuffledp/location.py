@@ -30,14 +30,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-METRES_A_DEGREE: Final = math.pi / 180 * 6_371_008.8
-"""Along a meridian, of a sphere of the Earth's mean radius (IUGG). A grid is a plane: good to 1 % for a city."""
+EARTH_RADIUS: Final = 6_371_008.8
+"""Metres, mean (IUGG); for distances that are reported."""
+
+LEAST_RADIUS: Final = 6_335_439.3
+"""Metres, rounded down: a(1 - e²), the least radius of curvature of the WGS 84 ellipsoid.
+
+No two points are nearer on the ellipsoid than on a sphere of this radius, whose distances are at most 0.6% shorter than
+those of the mean sphere; for distances that are guaranteed (docs/accounting.md, S15).
+"""
+
+METRES_A_DEGREE: Final = math.pi / 180 * LEAST_RADIUS
+"""Along a meridian of the sphere of least radius."""
+
+WIDEST: Final = 180.0
+"""Degrees of longitude: the edges of a wider map approach each other on the far side of the Earth."""
 
 SHORTEST: Final = 1e-3
 """Metres: no receiver is better, and the number of squares stays one that can be counted."""
 
-FARTHEST: Final = math.pi * 6_371_008.8
-"""Metres between two places that are opposite on that sphere: no radius needs to be larger."""
+FARTHEST: Final = math.pi * EARTH_RADIUS
+"""Metres between two opposite points of the Earth: no radius needs to be larger."""
 
 MOST_EPSILON: Final = 100.0
 """Nats; an axis gets less of it, and calibrations end there."""
@@ -45,19 +58,27 @@ MOST_EPSILON: Final = 100.0
 LEAST_DELTA: Final = 2e-12
 """Each axis gets half, and calibrations begin at 1e-12."""
 
+_OFFSET_ERROR: Final = 2.0**-19
+"""Squares by which two offsets of at most `MAX_DOMAIN` squares may be wrong in double precision."""
+
 _COVERAGE: Final = "95 % for each axis"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A rectangle of the map, cut into squares.
+    """A box of the map between two parallels and two meridians, cut into columns and rows.
+
+    All columns span the same number of degrees. They are `side` metres wide on the parallel nearest a pole and wider
+    elsewhere, so that no two points are more columns apart than their distance allows.
 
     Attributes:
-        south, west, north, east: its edges in degrees; it may not cross the date line or come near a pole.
-        side: of a square, in metres.
+        south, west, north, east: edges in degrees; at most 80 degrees from the equator, at most 180 degrees wide, and
+            not across the date line.
+        side: metres, least width of a column and height of a row.
 
     Raises:
-        UsageError: edges in the wrong order, or a grid of fewer than 2 or too many squares along an axis.
+        UsageError: edges in the wrong order, too wide or too near a pole, or a grid of fewer than 2 or too many
+            squares along an axis.
     """
 
     south: float
@@ -72,6 +93,11 @@ class Grid:
                 "a box is south, west, north, east in degrees, south below north and west below east, at most 80 from "
                 f"the equator, not {self.south:g}, {self.west:g}, {self.north:g}, {self.east:g}"
             )
+        if self.east - self.west > WIDEST:
+            raise UsageError(
+                f"the map is {self.east - self.west:g} degrees wide; a map may span at most {WIDEST:g} degrees of "
+                "longitude, because the edges of a wider one approach each other on the far side of the Earth"
+            )
         if not SHORTEST <= self.side < math.inf:
             raise UsageError(f"the side of a square must be at least {SHORTEST:g} metres, not {self.side:g}")
         if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
@@ -82,8 +108,35 @@ class Grid:
 
     @property
     def metres_a_degree(self) -> tuple[float, float]:
-        """Metres of a degree of longitude, in the middle of the box, and of latitude."""
-        return METRES_A_DEGREE * math.cos(math.radians((self.south + self.north) / 2)), METRES_A_DEGREE
+        """Metres of a degree of longitude, on the box's parallel nearest a pole, and of latitude."""
+        return METRES_A_DEGREE * self._shrinking, METRES_A_DEGREE
+
+    @property
+    def _shrinking(self) -> float:
+        """c: the cosine of the latitude nearest a pole, where a degree of longitude is shortest."""
+        return math.cos(math.radians(max(abs(self.south), abs(self.north))))
+
+    @property
+    def stretch(self) -> float:
+        """κ >= 1: distances on the grid, in metres, are at most κ times as long as on the Earth.
+
+        The length of the parallel nearest a pole from the western to the eastern edge, over the great circle
+        distance of its ends; rounded up. docs/accounting.md, Proposition S15.
+        """
+        half = math.radians(self.east - self.west) / 2
+        return self._shrinking * half / math.asin(self._shrinking * math.sin(half)) * (1 + 2.0**-40)
+
+    def reach(self, radius: float) -> float:
+        """Largest distance in squares, as the crow flies, of two points of the map at most `radius` metres apart.
+
+        Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows (docs/accounting.md, S15).
+        """
+        return self.stretch * radius / self.side + math.sqrt(2) * (1 + _OFFSET_ERROR)
+
+    def width_at(self, latitude: float) -> float:
+        """Metres from west to east of a square at this latitude; of the map's nearest where it is outside."""
+        inside = min(max(latitude, self.south), self.north)
+        return self.side * math.cos(math.radians(inside)) / self._shrinking
 
     @property
     def columns(self) -> int:
@@ -96,7 +149,9 @@ class Grid:
         return math.ceil((self.north - self.south) * self.metres_a_degree[1] / self.side)
 
     def squares(self, points: ArrayLike) -> tuple[NDArray[np.int64], int]:
-        """The squares that points are in, and how many points were outside and went to the nearest.
+        """The squares that points are in, and how many points were outside the map.
+
+        A point outside the map counts as the nearest point of it in latitude and in longitude.
 
         Args:
             points: shape (users, 2), latitude and longitude in degrees.
@@ -110,6 +165,9 @@ class Grid:
         held = np.asarray(points, dtype=np.float64)
         if held.ndim != 2 or held.shape[1] != 2 or not held.size or not np.all(np.isfinite(held)):
             raise UsageError(f"points must be latitude and longitude for each user, shape (users, 2), not {held.shape}")
+        # East of the date line a longitude may be given as 181 or as -179: the one nearest the map is taken.
+        turns = np.round((held[:, 1] - (self.west + self.east) / 2) / 360)
+        held = held - 360.0 * np.stack((np.zeros(len(held)), turns), axis=1)
         offsets = (held[:, ::-1] - (self.west, self.south)) * self.metres_a_degree / self.side
         found = np.clip(np.floor(offsets), 0, (self.columns - 1, self.rows - 1)).astype(np.int64)
         inside = (held >= (self.south, self.west)) & (held <= (self.north, self.east))
@@ -131,7 +189,8 @@ class LocationPlan:
         columns: the plan of the round that asks for a user's column, with metric adjacency.
         rows: the same for rows.
         radius: metres within which points are protected with `epsilon`.
-        epsilon: nats, certified for any two points at most `radius` metres apart; twice as far costs at most twice.
+        epsilon: nats, certified for any two points of the map at most `radius` metres apart; twice as far costs at
+            most twice. A point outside the map is protected as the nearest point of the map.
         delta: of both rounds together.
     """
 
@@ -149,8 +208,8 @@ class LocationPlan:
         """The plan in words: name, value, remark."""
         axes = (("columns", self.columns), ("rows", self.rows))
         found = [
-            ("map", f"{self.grid.columns:,} x {self.grid.rows:,} squares", f"of {self.grid.side:g} m"),
-            ("ε", number(self.epsilon), f"certified, for points at most {self.radius:g} m apart"),
+            ("map", f"{self.grid.columns:,} x {self.grid.rows:,} squares", f"of {self.grid.side:g} m or more"),
+            ("ε", number(self.epsilon), f"certified, for points of the map at most {self.radius:g} m apart"),
             ("δ", f"{self.delta:g}", "of both rounds"),
         ]
         for name, plan in axes:
@@ -172,8 +231,8 @@ def plan_location(
 ) -> LocationPlan:
     """The two rounds of least error that keep ε for points at most `radius` metres apart.
 
-    Two such points are at most radius/side + √2 squares apart, as each axis may round up; ε a square is shared out
-    between the axes by 1/√2, δ by halves (docs/accounting.md, S15).
+    Two such points are at most `grid.reach(radius)` squares apart; ε per square is divided between the axes by √2, δ
+    by 2 (docs/accounting.md, S15).
 
     Args:
         grid: the map.
@@ -189,7 +248,7 @@ def plan_location(
         CannotCertify: no parameters keep the target.
     """
     _check_target(radius, epsilon, delta, mechanism)
-    reach = radius / grid.side + math.sqrt(2)
+    reach = grid.reach(radius)
     axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
     setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
     columns, rows = (
@@ -255,14 +314,19 @@ class Centroid:
 
     @property
     def error(self) -> float:
-        """Metres between estimate and truth."""
-        side = self.plan.grid.side
-        return side * math.hypot(*(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows)))
+        """Metres between estimate and truth, on a sphere of the Earth's mean radius."""
+        return self._metres(*(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows)))
 
     @property
     def standard_error(self) -> float:
         """Root of the expected squared distance, metres."""
-        return self.plan.grid.side * math.hypot(*(float(axis.standard_error) for axis in (self.columns, self.rows)))
+        return self._metres(*(float(axis.standard_error) for axis in (self.columns, self.rows)))
+
+    def _metres(self, columns: float, rows: float) -> float:
+        """Length of a step of columns and rows at the estimated latitude."""
+        grid = self.plan.grid
+        scale = EARTH_RADIUS / LEAST_RADIUS
+        return scale * math.hypot(columns * grid.width_at(self.point[0]), rows * grid.side)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `shuffledp location --format json`."""
