@@ -297,6 +297,41 @@ def test_chances_of_any_size_give_clean_answers() -> None:
         assert bounds.attained <= 0.25 + 1e-9
 
 
+@pytest.mark.parametrize("honest", [1, 100])
+@pytest.mark.parametrize("tiny", ["1e-330", "3e-324", "1e-199"])
+def test_chances_that_differ_by_less_than_a_float_can_hold_are_different(tiny: str, honest: int) -> None:
+    """The first two values have the ratio 1/(2 tiny); the last never sends the output that the first may send."""
+    half, small = Fraction(1, 2), Fraction(tiny)
+    zero = Fraction(0)
+    matrix = LocalMatrix(((half, half, zero), (small, half, half - small), (zero, half, half)))
+    for epsilon in (1.0, 455.0, 740.0, 800.0):
+        assert delta_bounds(matrix, group(honest), epsilon).certified >= 0.5
+    with pytest.raises(CannotCertify, match="no epsilon"):
+        epsilon_bounds(matrix, group(honest), 1e-6)
+    with pytest.raises(CannotCertify, match="no epsilon"):
+        corrupted_bounds(matrix, group(honest), 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_report_is_certified_no_less_than_its_exact_delta(seed: int) -> None:
+    """In rationals, over matrices with chances of every size down to 1e-400."""
+    generator = random.Random(seed)  # noqa: S311  (seeded cases of a test)
+    sizes = [Fraction(size) for size in ("0", "1e-400", "1e-323", "1e-320", "1e-250", "1e-9", "1/7")]
+    rows = []
+    for _ in range(4):
+        row = [generator.choice(sizes) for _ in range(4)]
+        rows.append((*row, 1 - sum(row, Fraction(0))))
+    matrix = LocalMatrix(tuple(rows))
+    for epsilon in (0.0, 2.0, 300.0, 600.0, 735.0, 742.0, 800.0, 915.0):
+        with mpmath.workdps(450):
+            growth = Fraction(int(mpmath.ceil(mpmath.exp(epsilon) * 2**100)), 2**100)
+        exact = max(
+            sum(max(a - growth * b, Fraction(0)) for a, b in zip(first, second, strict=True))
+            for first, second in itertools.permutations(rows, 2)
+        )
+        assert Fraction(delta_bounds(matrix, group(1), epsilon).certified) >= exact
+
+
 def epsilon_or_infinity(matrix: LocalMatrix, delta: float) -> float:
     try:
         return epsilon_bounds(matrix, group(50), delta).certified

@@ -113,6 +113,8 @@ class Pair:
 
     def _bare(self, epsilon: float, margin: float) -> float:
         left, right = self.bare
+        if margin > 0.0:
+            right = _without_tiny(right)
         return float(
             np.maximum(left * (1 + margin) - right * (math.exp(min(epsilon, 700.0)) * (1 - margin)), 0.0).sum()
         )
@@ -205,7 +207,7 @@ class HiddenFlags:
         laws = self._ratios.float_rows
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(all="ignore"):
                 found = np.nansum((laws[x0] - laws[x1]) ** 2 / laws, axis=1)
             gaps += [(gap, x0, x1, other) for other, gap in enumerate(found.tolist())]
         return [
@@ -235,18 +237,22 @@ class _Ratios:
         self.ratio = np.array([float(value) for value in self.exact], dtype=np.float64)
         self.column = np.unique(self.mass, return_inverse=True)[1].reshape(-1)
         self.float_rows = np.array([[float(value) for value in row] for row in rows])
-        self.bare = np.array([[float(row[y]) for y in bare] for row in rows], dtype=np.float64)
+        self.bare = np.array([[_rounded_up(row[y]) for y in bare] for row in rows], dtype=np.float64)
+        chances: dict[Fraction, int] = {}
+        numbers = [[chances.setdefault(row[y], len(chances)) for y in bare] for row in rows]
+        self.bare_code = np.array(numbers, dtype=np.int64)
+        self.bare_codes = len(chances)
 
     def different(self) -> list[tuple[int, int]]:
         """One of each kind of pair; two are alike that are the same but for the names of outputs."""
         kinds: dict[bytes, tuple[int, int]] = {}
         for x0, x1 in permutations(range(len(self.rows)), 2):
-            # By the exact chances: floats of two rows may be equal where these are not.
+            # By the exact chances, here and below: floats may be equal where these are not.
             if self.rows[x0] == self.rows[x1]:
                 continue
             merged = (self.code[x0] * len(self.exact) + self.code[x1]) * (self.mass.size + 1) + self.column
             merged.sort()
-            bare = np.sort(self.bare[x0] + 1j * self.bare[x1])
+            bare = np.sort(self.bare_code[x0] * self.bare_codes + self.bare_code[x1])
             kinds.setdefault(merged.tobytes() + bare.tobytes(), (x0, x1))
         return list(kinds.values())
 
@@ -265,7 +271,7 @@ class _Ratios:
     def _epsilon0(self, x0: int, x1: int) -> float:
         """Largest ln R(y|x0)/R(y|x1), rounded up: exactly where the rounded chances say that it is."""
         above, below = self.float_rows[x0], self.float_rows[x1]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             ratio = np.where(above > 0.0, above / below, 0.0)
         # What is next to nothing as a float, or nothing, is compared exactly: 1e-400 is not 0.
         small = np.flatnonzero((below < LEAST_NORMAL) | (above < LEAST_NORMAL)).tolist()
@@ -282,7 +288,8 @@ class _Ratios:
         for start in range(0, len(changes), chunk):
             x0, x1 = changes[start : start + chunk].T
             values = self.ratio[self.code[x0]] * (1 + MARGIN) - self.ratio[self.code[x1]] * growth
-            bare = np.maximum(self.bare[x0] * (1 + MARGIN) - self.bare[x1] * growth, 0.0).sum(axis=1)
+            given = _without_tiny(self.bare[x1])
+            bare = np.maximum(self.bare[x0] * (1 + MARGIN) - given * growth, 0.0).sum(axis=1)
             bare += np.maximum(values[:, ~often], 0.0) @ self.mass[~often] * (1 + MARGIN)
             found[start : start + chunk] = bare + many_chernoff(self.mass[often], values[:, often], honest)
         return np.minimum(found * (1 + 1e-8), 1.0)
@@ -302,6 +309,17 @@ def _log_ratio(above: Fraction, below: Fraction) -> float:
         return math.log(float(ratio)) * (1 + 2.0**-50)
     # The logarithms of long numbers are large, and their difference has lost what both were rounded by.
     return (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 2.0**-40)
+
+
+def _rounded_up(chance: Fraction) -> float:
+    """The chance as a float, never below it where floats have fewer digits; `MARGIN` covers all others."""
+    nearest = float(chance)
+    return math.nextafter(nearest, 1.0) if chance > 0 and nearest < LEAST_NORMAL else nearest
+
+
+def _without_tiny(chances: Floats) -> Floats:
+    """Chances that are subtracted from a certified δ: 0 for those that were rounded up."""
+    return np.where(chances < LEAST_NORMAL, 0.0, chances)
 
 
 def _rounded_down(blanket: tuple[Fraction, ...]) -> list[tuple[Fraction, float]]:
