@@ -90,7 +90,7 @@ def test_a_histogram_is_unbiased_and_its_intervals_cover(users: int, symbols: in
         law = two_binomials(holders, p, users - holders, q)
         mean, covered = expectation_and_coverage(spec, users, law, outcomes, holders)
         assert mean == pytest.approx(holders, abs=1e-6 * users / (1 - float(blanket)))
-        assert covered >= 0.949
+        assert covered >= 0.95
 
 
 def test_answers_of_several_rounds_are_counted_round_by_round() -> None:
@@ -177,7 +177,7 @@ def test_chernoffs_half_width_is_never_below_the_exact_one(shape: float, epsilon
 def test_huge_noise_falls_back_on_the_normal_law_and_then_on_chernoff() -> None:
     assert noise.probabilities(1e12, 0.1) is None
     deviation = noise.standard_deviation(1e12, 0.1)
-    assert noise.half_width(1e12, 0.1) == pytest.approx(1.959964 * deviation, rel=1e-5)
+    assert noise.half_width(1e12, 0.1) == pytest.approx(1.959964 * deviation, rel=2e-4)
     # Shape 1 and epsilon -> 0 is a Laplace law: P(|Y| > h) = exp(-epsilon h).
     assert noise.probabilities(1.0, 1e-6) is None
     assert noise.half_width(1.0, 1e-6) >= math.log(20) / 1e-6

@@ -3,8 +3,8 @@
 A mechanism's own class has its estimator (`shuffledp_core.mechanisms`); here is what holds for all of them.
 
 Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the truth with
-probability 0.95 over the randomness of the clients, if every accepted report follows the protocol (computed exactly
-in the tests: never below 0.95 for sums, 0.949 for histograms, whose counts may be small). They are cut to what is
+probability 0.95 or more over the randomness of the clients, whatever the values are, if every accepted report follows
+the protocol (proved for counted bits, computed for summed noise: docs/accounting.md, S21). They are cut to what is
 possible at all (0 to n, or 0 to n k), which cannot lose the truth. An unbiased estimate may lie outside of what is
 possible, hence outside its interval; for histograms there are estimators that stay inside (`Estimator`), at the price
 of a bias where counts are small.

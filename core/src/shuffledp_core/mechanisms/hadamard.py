@@ -102,7 +102,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
     def estimate(self, counts: Counts, users: Present) -> Estimate:
         """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of them."""
         inside = in_halves(counts)[1 : self.symbols + 1]
-        return histogram_of(inside, users, 0.5, float((1 - self.blanket) / 2))
+        return histogram_of(inside, users, 1 - self.blanket / 2, Fraction(1, 2))
 
 
 def in_halves(counts: Counts) -> NDArray[np.int64]:

@@ -81,7 +81,8 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
         """By inversion of p and q for every symbol."""
-        return histogram_of(counts, users, float(self.blanket / self.symbols), float(1 - self.blanket))
+        q = self.blanket / self.symbols
+        return histogram_of(counts, users, 1 - self.blanket + q, q)
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
         """In closed form, for every number of symbols."""

@@ -160,7 +160,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     def estimate(self, counts: Counts, users: Present) -> Estimate:
         """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked independently."""
         low, high = self.reported
-        return histogram_of(counts[1:], users, float(low), float(high - low))
+        return histogram_of(counts[1:], users, high, low)
 
 
 def _bits(chances: Iterable[Fraction], integers: RandomIntegers) -> int:

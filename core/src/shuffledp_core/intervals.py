@@ -1,0 +1,213 @@
+"""Confidence intervals from counted bits: the exact laws of the counts, inverted. Pure.
+
+A true value is left out of an interval only if the count, or one further from what is expected, has a probability of
+at most 2.5% for all data with that true value. So an interval covers with probability 95% or more, whatever the data
+are (docs/accounting.md, S21).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.estimates import COVERAGE
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+TAIL: Final = (1 - COVERAGE) / 2 - 1e-6
+"""A tail of at most this is small: half of what may be missed, less an allowance for the error of `at_most`."""
+
+_NODES: Final = 32
+"""Points of the upper half circle that are summed; the others add less than 1e-9."""
+
+_TILT: Final = 1.5
+"""Logarithm of the circle's radius, in standard deviations."""
+
+_LEAST_DEVIATION: Final = 3.75
+"""A smaller standard deviation is taken for this one: then all points of the circle are summed."""
+
+_LONG: Final = 1000
+"""Counts of a longer histogram are rounded, so that few are different; this widens their intervals."""
+
+_ROUNDED: Final = 0.01
+"""Standard deviations by which they are rounded."""
+
+_MISSING: Final = 2
+"""How far the ones must be below their mean before even data have the largest tail of all data."""
+
+_OFFSETS: Final = np.concatenate((np.arange(0.0, 0.04, 0.002), np.geomspace(0.04, 1.0, 14)))
+"""Edges of the blocks of `_compositions`, as shares of the rounded bits, from where the variance is largest."""
+
+
+class Bits(NamedTuple):
+    """Independent bits that are 1 with the same probability.
+
+    Attributes:
+        number: how many; shape () or (laws,).
+        one: the probability of a 1.
+        zero: the probability of a 0, given apart so that small ones keep their digits.
+    """
+
+    number: Integers | int
+    one: Floats | float
+    zero: Floats | float
+
+
+def at_most(ones: Integers, bits: Sequence[Bits]) -> Floats:
+    """P(C <= ones), where C is the number of ones; 1 instead of at least 1/2 if `ones` is at least the mean.
+
+    A contour integral by the trapezoidal rule, wrong by at most 1e-7 (docs/accounting.md, S21).
+
+    Args:
+        ones: c, shape (laws,).
+        bits: of each law; their sum is C.
+    """
+    counts = [np.asarray(group.number, dtype=np.float64) for group in bits]
+    pairs = list(zip(counts, bits, strict=True))
+    mean = sum(count * group.one for count, group in pairs)
+    variance = sum(count * group.one * group.zero for count, group in pairs)
+    deviation = np.maximum(np.sqrt(variance), _LEAST_DEVIATION)
+    points = np.ceil(2 * _NODES * deviation / _LEAST_DEVIATION)
+    nodes = np.arange(_NODES + 1)[:, np.newaxis]
+    s = -_TILT / deviation + 2j * math.pi * nodes / points
+    left, exponent = np.array(ones, dtype=np.int64), np.zeros_like(s)
+    for count, group in pairs:
+        # By the rarer outcome: the other one shifts the law, in whole numbers.
+        swapped = np.asarray(group.one > 0.5)
+        left = left - np.where(swapped, group.number, 0)
+        exponent += count * _log1p(np.where(swapped, group.zero, group.one) * np.expm1(np.where(swapped, -s, s)))
+    weights = np.where((nodes == 0) | ((nodes == _NODES) & (points == 2 * _NODES)), 1.0, 2.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # only where the mean is exceeded
+        summed = (weights * (np.exp(exponent - s * left) / -np.expm1(s)).real).sum(axis=0) / points
+    # The median is one of the two whole numbers around the mean (Jogdeo and Samuels 1968).
+    return np.where(np.asarray(ones) < mean, np.clip(summed, 0.0, 1.0), 1.0)
+
+
+def _log1p(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """ln(1 + z) with all digits where z is small, which numpy's does not have for complex numbers."""
+    real = 0.5 * np.log1p(2 * values.real + np.abs(values) ** 2)
+    return np.asarray(real + 1j * np.arctan2(values.imag, 1 + values.real))
+
+
+def _largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size: int) -> Integers:
+    """The largest number from 0 to `top` for which a condition holds, by bisection; 0 if there is none."""
+    low, high = np.zeros(size, dtype=np.int64), np.full(size, top, dtype=np.int64)
+    while np.any(low < high):
+        middle = low + (high - low + 1) // 2
+        kept = holds(middle)
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle - 1)
+    return low
+
+
+def holders(observed: Integers, users: int, own: Fraction, other: Fraction) -> tuple[Floats, Floats]:
+    """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q).
+
+    Args:
+        observed: counts, shape (counts,); each has an interval of its own.
+        users: n.
+        own: p, above q.
+        other: q, above 0.
+
+    Returns:
+        Low and high ends, whole numbers from 0 to n, each of shape (counts,).
+    """
+    spread = math.sqrt(users * min(own * (1 - own), other * (1 - other)))
+    step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
+    down, up = observed // step * step, np.minimum(-(-observed // step) * step, users)
+    lows = users - _most_holders(users - down, users, 1 - other, 1 - own)
+    return lows.astype(np.float64), _most_holders(up, users, own, other).astype(np.float64)
+
+
+def _most_holders(observed: Integers, users: int, own: Fraction, other: Fraction) -> Integers:
+    """The largest x for which a count of at most `observed` is not rare; computed once for each count."""
+    known = _known(users, own, other)
+    different, place = np.unique(observed, return_inverse=True)
+    new = np.array([count for count in different.tolist() if count not in known], dtype=np.int64)
+
+    def holds(holding: Integers) -> NDArray[np.bool_]:
+        laws = [
+            Bits(holding, float(own), float(1 - own)),
+            Bits(users - holding, float(other), float(1 - other)),
+        ]
+        return np.asarray(at_most(new, laws) > TAIL)
+
+    if new.size:
+        known.update(zip(new.tolist(), _largest(holds, users, new.size).tolist(), strict=True))
+    return np.array([known[count] for count in different.tolist()], dtype=np.int64)[place.reshape(-1)]
+
+
+@lru_cache(maxsize=16)
+def _known(users: int, own: Fraction, other: Fraction) -> dict[int, int]:
+    """Ends that were computed before: simulations repeat the same counts."""
+    del users, own, other
+    return {}
+
+
+def rounded_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> tuple[int, int]:
+    """Interval for the sum of values in unary code, each rounded at random to a whole number of bits.
+
+    Args:
+        ones: number of bits that are 1.
+        bits: number of bits of all reports.
+        users: number of reports, each with one bit that may have been rounded.
+        unit: units of value that a bit stands for.
+        flip: f, the probability that a bit was flipped, from 0 to below 1/2.
+
+    Returns:
+        Low and high end in units of value, whole numbers from 0 to unit * bits.
+    """
+    most = unit * bits
+    top = math.ceil(most)
+    high = _largest_sum(ones, bits, users, unit, flip)
+    low = top - _largest_sum(bits - ones, bits, users, unit, flip)
+    return max(low, 0), min(high, math.floor(most))
+
+
+@lru_cache(maxsize=4096)
+def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> int:
+    """The largest sum that some values have for which at most `ones` ones are not rare; never below the truth."""
+    f, slope = float(flip), float(1 - 2 * flip)
+    counted = np.array([ones], dtype=np.int64)
+
+    def holds(total: Integers) -> NDArray[np.bool_]:
+        steps = min(Fraction(int(total[0])) / unit, Fraction(bits))
+        if bits * flip + (1 - 2 * flip) * steps < ones + _MISSING:
+            return np.array([True])
+        worst = at_most(counted, _compositions(steps, bits, users, f, slope))
+        return np.array([bool(worst.max() > TAIL)])
+
+    return int(_largest(holds, math.ceil(unit * bits), 1)[0])
+
+
+def _compositions(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
+    """Laws of the ones, of which one has at least the tail of any values that add up to `steps` bits.
+
+    Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest where all rounded bits
+    have the same chance. All A are covered by blocks of neighbouring ones: a block from A1 to A2 has one law, more even
+    than any in it (docs/accounting.md, S21). Here A = whole - d, and the rounded bits add up to d + rest.
+    """
+    whole = math.floor(steps)
+    rest = float(steps - whole)
+    some = int(steps != whole)
+    least, most = max(0, whole - (bits - users)), min(whole, users - some)
+    middle = min(max(round(users / 2 - rest), least), most)
+    offsets = np.floor(_OFFSETS * users).astype(np.int64)
+    edges = np.unique(np.clip(np.concatenate((middle - offsets, middle + offsets, [least, most])), least, most))
+    low, high = (edges[:-1], edges[1:]) if edges.size > 1 else (edges, edges)
+    more, less = users - high - some, low
+    chance_more, chance_less = (high + rest) / users, (low + rest) / users
+    between = 2 * (high - low) + some
+    left = high + rest - more * chance_more - less * chance_less
+    chance_between = np.clip(np.divide(left, between, out=np.zeros_like(left), where=between > 0), 0.0, 1.0)
+    groups = (
+        (whole - high, 1.0), (more, chance_more), (between, chance_between), (less, chance_less),
+        (bits - users - whole + low, 0.0),
+    )  # fmt: skip
+    return [Bits(count, flip + slope * one, flip + slope * (1 - one)) for count, one in groups]
