@@ -18,10 +18,12 @@ from scipy import stats
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise, TruncatedPair
 from shuffledp_privacy.primitives.truncated_table import kept_table
 from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.sums import geo
 from shuffledp_privacy.sums.kept import KeptNoise, cells, kept_noise
 
 Numbers = tuple[mpmath.mpf, ...]
@@ -407,3 +409,28 @@ def test_so_little_padding_that_no_digits_are_left_is_left_to_the_other_bounds()
     assert isinstance(found, KeptNoise)
     with pytest.raises(ValueError, match="second time"):
         found.least(np.array([3]), 1e-6, 1e-3)
+
+
+def test_noise_that_is_enough_for_one_report_is_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the ε of one report on no bound of shuffled noise is asked; for five users it would take minutes."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the shuffled noise was evaluated")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeptNoise, "divergence", refuse)
+        spec = GeoShuffle(max_value=240, epsilon_geo=Fraction(3481, 8388608), padding=7058)
+        assert geo.noisy_sum(spec, Setting(5, 5)).delta(0.1) == 0.0
+    found = calibrate("geo-shuffle", Target(0.1, 1e-6, 5, 5, max_value=240))
+    # As much noise as one report needs by itself, and no more.
+    assert isinstance(found, GeoShuffle)
+    assert 0.999 * 0.1 / 240 < found.epsilon_geo <= Fraction(1, 2400)
+
+
+def test_noise_most_of_which_is_clamped_has_no_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All noises are clamped at once with chance 0.29: no ε has a smaller δ by S6b, and none is searched."""
+    item = geo.noisy_sum(GeoShuffle(max_value=100, epsilon_geo=Fraction(1, 900), padding=226), Setting(5, 5))
+    assert isinstance(item.kept, KeptNoise)
+    assert item.kept.cells.lost > 0.2
+    monkeypatch.setattr(KeptNoise, "divergence", None)
+    assert math.isinf(item.kept.least(np.array([100]), 1e-6, 0.0)[0][0])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 
 import numpy as np
 
+from shuffledp_core.arguments import check_number, whole_number
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
@@ -30,6 +31,7 @@ from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_
 from shuffledp_privacy.rounds.subsampling import Curve
 from shuffledp_privacy.sums import geo, one_bit, quantised, rr, split
 from shuffledp_privacy.sums.common import probes
+from shuffledp_privacy.sums.kept import KeptNoise
 
 AIM = 1 - 4e-6
 """A search aims this much below the target ε, the width to which an analysis inverts its curve."""
@@ -73,6 +75,7 @@ class Target:
     most_users: int | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not 0 < self.epsilon <= 100:
             raise UsageError(f"epsilon must be above 0 and at most 100, not {self.epsilon}")
         if not 1e-12 <= self.delta < 1:
@@ -88,6 +91,13 @@ class Target:
         if self.most_users is not None and self.most_users < self.users:
             raise UsageError(f"most-users must be at least the number of users, {self.users}, not {self.most_users}")
         _ = self.setting
+
+    def _check_types(self) -> None:
+        check_number("epsilon", self.epsilon)
+        check_number("delta", self.delta)
+        for name, count in (("max-value", self.max_value), ("symbols", self.symbols), ("rounds", self.rounds)):
+            if count is not None:
+                whole_number(name, count)
 
     @property
     def setting(self) -> Setting:
@@ -150,6 +160,9 @@ def _(spec: GeoShuffle, target: Target) -> float:
         total = _composed_epsilon(item.left, target)
         pure = item.pure * item.d_max * target.rounds
         return max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST) if total > 0 else LOWEST
+    if isinstance(item.kept, KeptNoise) and item.kept.cells.lost > target.delta:
+        # So many noises are clamped that no ε is enough by S6b, and its bound would take minutes for few users.
+        item = replace(item, kept=None)
     found = item.delta(target.epsilon * AIM)
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 

@@ -84,7 +84,11 @@ class NoisySum:
         """
         # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
         own = np.array([self.local(int(d)) for d in distance])
-        return np.where(epsilon >= own, 0.0, self._shuffled(distance, epsilon))
+        found = np.zeros(epsilon.shape)
+        rows = np.flatnonzero(epsilon < own)
+        if rows.size:
+            found[rows] = self._shuffled(distance[rows], epsilon[rows])
+        return found
 
     def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""

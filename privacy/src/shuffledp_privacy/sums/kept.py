@@ -145,6 +145,8 @@ class KeptNoise:
 
     def _least(self, distance: int, delta: float) -> float:
         """Certified is a point whose bound was seen to be small enough; the search decides tightness alone."""
+        if self.cells.lost > delta:
+            return math.inf  # no E takes that away
 
         def excess(epsilons: Floats) -> Floats:
             upper = self.divergence(np.full(epsilons.shape, distance), epsilons)[0]
