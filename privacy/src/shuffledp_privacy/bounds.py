@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.arguments import whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.registry import registered
@@ -32,8 +33,11 @@ class Setting:
     Attributes:
         users: n, reports that arrive, 1 <= n <= 1e9.
         honest: h <= n, reports of users who follow the protocol (the changed user is one of them).
-        adjacency: which datasets are neighbours.
+        adjacency: which datasets are neighbours; its name is accepted, too.
         max_distance: d_max, largest |x - x'| covered; None means the whole domain.
+
+    Raises:
+        UsageError: a number that is not whole or outside its range, or an unknown adjacency.
     """
 
     users: int
@@ -42,12 +46,26 @@ class Setting:
     max_distance: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "users", whole_number("users", self.users))
+        object.__setattr__(self, "honest", whole_number("honest", self.honest))
+        object.__setattr__(self, "adjacency", _adjacency(self.adjacency))
+        if self.max_distance is not None:
+            object.__setattr__(self, "max_distance", whole_number("max-distance", self.max_distance))
         if not 1 <= self.users <= 10**9:
             raise UsageError(f"users must be from 1 to 1,000,000,000, not {self.users}")
         if not 1 <= self.honest <= self.users:
             raise UsageError(f"honest must be from 1 to the number of users, {self.users}, not {self.honest}")
         if self.max_distance is not None and self.max_distance < 1:
             raise UsageError(f"max-distance must be at least 1, not {self.max_distance}")
+
+
+def _adjacency(value: Any) -> Adjacency:
+    """The member itself: the analyses compare by identity, and would take a mere name for the other one."""
+    try:
+        return Adjacency(value)
+    except ValueError:
+        names = " or ".join(repr(member.value) for member in Adjacency)
+        raise UsageError(f"adjacency must be {names}, not {value!r}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from shuffledp.guarantees import number
 from shuffledp.notebook import data_frame, html_table
-from shuffledp.plans import Plan, exact
+from shuffledp.plans import Plan, check_setting, exact
 from shuffledp.recommending import Recommendation, recommend
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
@@ -74,6 +74,7 @@ def target_of(
     epsilon: float, delta: float, setting: Setting, *, max_value: int | None, symbols: int | None, rounds: int
 ) -> Target:
     """The checked target; arguments and errors as `calibrate`."""
+    check_setting(setting)
     return Target(
         epsilon=epsilon,
         delta=delta,

@@ -18,6 +18,7 @@ from shuffledp.guarantees import guarantee_of, number
 from shuffledp.notebook import check_installed, html_table
 from shuffledp.plans import Plan
 from shuffledp.simulation import Answer, check_seed, simulate
+from shuffledp_core.arguments import check_number
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.mechanisms.base import MAX_DOMAIN
@@ -88,6 +89,8 @@ class Grid:
     side: float
 
     def __post_init__(self) -> None:
+        for name in ("south", "west", "north", "east", "side"):
+            check_number(name, getattr(self, name))
         if not (-80 <= self.south < self.north <= 80 and -180 <= self.west < self.east <= 180):
             raise UsageError(
                 "a box is south, west, north, east in degrees, south below north and west below east, at most 80 from "
@@ -261,6 +264,8 @@ def plan_location(
 
 def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -> None:
     """`UsageError` in the words that were typed: what the axes get is computed from them."""
+    for name, value in (("radius", radius), ("epsilon", epsilon), ("delta", delta)):
+        check_number(name, value)
     if not 0 < radius <= FARTHEST:
         raise UsageError(f"radius must be above 0 and at most {FARTHEST:,.0f} metres, not {radius:g}")
     if not 0 < epsilon <= MOST_EPSILON:
@@ -371,16 +376,19 @@ class Centroid:
         return axes
 
 
-def simulate_location(plan: LocationPlan, points: ArrayLike, seed: int | None = None) -> Centroid:
+def simulate_location(
+    plan: LocationPlan, points: ArrayLike, seed: int | None = None, *, allow_fewer: bool = False
+) -> Centroid:
     """Both rounds with simulated people who follow the protocol.
 
     Args:
         plan: the two rounds.
         points: shape (users, 2), latitude and longitude in degrees; those outside the map go to its nearest square.
         seed: as for `simulate`.
+        allow_fewer: as for `simulate`.
 
     Raises:
-        UsageError: no points, no finite numbers, or a negative seed.
+        UsageError: no points, fewer than the plan's honest users, no finite numbers, or a negative seed.
 
     >>> import shuffledp as sdp
     >>> grid = sdp.Grid(south=48.82, west=2.28, north=48.88, east=2.40, side=200)
@@ -394,8 +402,8 @@ def simulate_location(plan: LocationPlan, points: ArrayLike, seed: int | None = 
     check_seed(seed)
     squares, outside = plan.grid.squares(points)
     seeds = (None, None) if seed is None else (2 * seed, 2 * seed + 1)
-    columns = simulate(plan.columns, squares[:, 0], seeds[0])
-    rows = simulate(plan.rows, squares[:, 1], seeds[1])
+    columns = simulate(plan.columns, squares[:, 0], seeds[0], allow_fewer=allow_fewer)
+    rows = simulate(plan.rows, squares[:, 1], seeds[1], allow_fewer=allow_fewer)
     return Centroid(plan, columns, rows, squares, outside)
 
 

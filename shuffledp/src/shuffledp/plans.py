@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from shuffledp.notebook import html_table
+from shuffledp_core.arguments import check_number, whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.privacy import Adjacency
@@ -73,12 +74,19 @@ class Plan:
     scope: str = ""
 
     def __post_init__(self) -> None:
+        check_setting(self.setting)
+        check_number("delta", self.delta)
+        for name, count in (("rounds", self.rounds), ("nodes", self.nodes)):
+            whole_number(name, count)
         if not (self.delta == 0.0 or 1e-12 <= self.delta < 1.0):
             raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {self.delta}")
         if not 1 <= self.rounds <= LARGEST_TIMES:
             raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {self.rounds}")
         if not 1 <= self.nodes <= MOST_NODES:
             raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {self.nodes}")
+        object.__setattr__(self, "corrupt", frozenset(self.corrupt))
+        if not self.corrupt <= set(range(1, self.nodes + 1)):
+            raise UsageError(f"corrupt must be numbers of nodes from 1 to {self.nodes}, not {set(self.corrupt)}")
         check_distance(self.setting.max_distance, getattr(self.spec, "domain", None))
 
     @property
@@ -152,6 +160,12 @@ def exact(spec: object) -> dict[str, ParameterValue]:
     )
     own = {name: getattr(spec, name) for name in names}
     return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
+
+
+def check_setting(setting: object) -> None:
+    """`UsageError` for what is not a `Setting`, such as a number of users."""
+    if not isinstance(setting, Setting):
+        raise UsageError(f"setting must be a Setting of users and honest users, not {setting!r}")
 
 
 def check_distance(max_distance: int | None, domain: int | None) -> None:

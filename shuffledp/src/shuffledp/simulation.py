@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shuffledp.notebook import check_installed, data_frame, html_table
 from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
+from shuffledp_core.arguments import whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimates import Estimate
 from shuffledp_core.estimation import Estimator, check_informative, estimate
@@ -40,8 +41,8 @@ class Answer:
     A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape (symbols,), the
     estimated number of users who hold it; its mean is each symbol's share of the users. Inverted ones are
     unbiased and may therefore lie outside of what is possible, and outside of their intervals, which do not. Intervals
-    cover the truth with probability 0.95 each, over the randomness of the clients; they and the standard errors are
-    always those of the inverted estimate.
+    cover the truth with probability 0.95 or more each, over the randomness of the clients; they and the standard errors
+    are always those of the inverted estimate.
 
     Attributes:
         spec: the mechanism that every user ran.
@@ -167,12 +168,17 @@ class Answer:
 
 
 def simulate(
-    plan: Plan | Mechanism, values: ArrayLike, seed: int | None = None, estimator: str = Estimator.INVERTED
+    plan: Plan | Mechanism,
+    values: ArrayLike,
+    seed: int | None = None,
+    estimator: str = Estimator.INVERTED,
+    *,
+    allow_fewer: bool = False,
 ) -> Answer:
     """The answer of one round in which every user follows the protocol.
 
-    What a plan certifies holds for the users of its setting; a simulation takes any number of them, and says nothing
-    of privacy.
+    A plan certifies its ε for a number of honest users. All simulated users are honest, so at least as many are needed:
+    fewer have a weaker guarantee.
 
     Args:
         plan: a plan, or a mechanism's parameters.
@@ -182,9 +188,11 @@ def simulate(
         estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is possible, or "ibu",
             the most likely one. See `shuffledp_core.estimation.Estimator`.
 
+        allow_fewer: whether to simulate a plan with fewer users than its guarantee needs.
+
     Raises:
-        UsageError: no values, a value outside the domain, parameters that are pure noise, a mechanism that clients
-            do not run, or one that has no such estimator.
+        UsageError: no values, fewer than the plan's honest users, a value outside the domain, parameters that are pure
+            noise, a mechanism that clients do not run, or one that has no such estimator.
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
@@ -199,6 +207,8 @@ def simulate(
     check_seed(seed)
     spec, how = _mechanism(plan), _estimator(estimator)
     held = _checked(spec, values)
+    if isinstance(plan, Plan) and not allow_fewer:
+        _check_enough(plan, held.size)
     check_informative(spec)
     found = estimate(spec, _counts(spec, held, seed).tolist(), len(held), estimator=how)
     true_total = spec.truth(held).astype(np.float64)
@@ -219,9 +229,18 @@ def _counts(spec: Mechanism, held: Integers, seed: int | None) -> Integers:
 
 
 def check_seed(seed: int | None) -> None:
-    """`UsageError` for a negative seed."""
-    if seed is not None and seed < 0:
+    """`UsageError` for a seed that is not a whole number from 0 up."""
+    if seed is not None and whole_number("seed", seed) < 0:
         raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
+
+
+def _check_enough(plan: Plan, users: int) -> None:
+    """`UsageError` for fewer users than the plan's guarantee needs: its ε would not be theirs."""
+    if users < plan.setting.honest:
+        raise UsageError(
+            f"{users:,} values are fewer than the {plan.setting.honest:,} honest users whose guarantee the plan "
+            "certifies; give as many values, plan for fewer users, or pass allow_fewer=True"
+        )
 
 
 def _mechanism(plan: Plan | Mechanism) -> Mechanism:
@@ -239,7 +258,10 @@ def _estimator(name: str) -> Estimator:
 
 
 def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
-    held = np.asarray(values)
+    try:
+        held = np.asarray(values)
+    except ValueError:
+        raise UsageError("values must be a list with one whole number for each user, not lists in it") from None
     if held.ndim != 1 or not held.size:
         raise UsageError(f"values must be a list with one whole number for each user, not of shape {held.shape}")
     if not np.issubdtype(held.dtype, np.integer):

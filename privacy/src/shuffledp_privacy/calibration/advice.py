@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shuffledp_core.errors import CannotCertify
+from shuffledp_core.arguments import check_number
+from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import calibrate
@@ -81,8 +82,14 @@ def advise(target: Target, max_error: float | None = None, max_messages: int | N
         max_messages: most messages per user and round; None for any.
 
     Raises:
+        UsageError: a limit that is not a number above 0.
         CannotCertify: if nothing is left, with the reason for each mechanism.
     """
+    for name, limit in (("max-error", max_error), ("max-messages", max_messages)):
+        if limit is not None:
+            check_number(name, limit)
+            if not limit > 0:
+                raise UsageError(f"{name} must be above 0, not {limit}")
     rows, refused = [], []
     for kind in _kinds(target):
         try:
