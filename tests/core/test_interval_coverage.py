@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.stats import binom
+from scipy.stats import binom, nbinom
 
 from shuffledp_core import noise
 from shuffledp_core.estimates import COVERAGE
 from shuffledp_core.estimation import estimate
 from shuffledp_core.intervals import Bits, at_most, holders
 from shuffledp_core.mechanisms import (
+    GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
     RRShuffle,
+    SGDLShuffle,
 )
 
 Law = NDArray[np.float64]
@@ -230,6 +232,43 @@ def test_all_mechanisms_that_count_use_the_same_intervals() -> None:
     hadamard = estimate(HadamardHistogram(symbols=3, blanket=blanket), [0, users - seen, seen, 0], users)
     wanted = holders(np.array([seen]), users, 1 - blanket / 2, Fraction(1, 2))
     assert (hadamard.lows[0], hadamard.highs[0]) == (wanted[0][0], wanted[1][0])
+
+
+PADDED: list[GeoShuffle | SGDLShuffle] = [
+    GeoShuffle(max_value=4, epsilon_geo=Fraction(457, 1000), padding=40),
+    GeoShuffle(max_value=41, epsilon_geo=Fraction(1, 2), padding=0),
+    GeoShuffle(max_value=20, epsilon_geo=Fraction(1, 4), padding=5),
+    SGDLShuffle(max_value=17, noise_epsilon=Fraction(157, 1000), shares=5, padding=40),
+    SGDLShuffle(max_value=3, noise_epsilon=Fraction(2, 5), shares=2, padding=40),
+    SGDLShuffle(max_value=29, noise_epsilon=Fraction(1, 4), shares=3, padding=2),
+]
+
+
+@pytest.mark.parametrize("users", [1, 2, 9])
+@pytest.mark.parametrize("spec", PADDED, ids=range(len(PADDED)))
+def test_sums_with_clamped_noise_are_covered(spec: GeoShuffle | SGDLShuffle, users: int) -> None:
+    """Exact laws; values at the ends, where clamping has its bias, in the middle, and mixed."""
+    reach, top = 600, spec.max_value
+    one = nbinom.pmf(np.arange(reach + 1), 1 / spec.noise_shares, -math.expm1(-float(spec.noise_rate)))
+    noise_law, places = np.convolve(one, one[::-1]), np.arange(-reach, reach + 1)
+    reports = {
+        value: np.bincount(
+            np.clip(value + places + spec.padding, 0, spec.messages_per_user),
+            weights=noise_law,
+            minlength=spec.messages_per_user + 1,
+        )
+        for value in (0, top // 2, top)
+    }
+    bits = users * spec.messages_per_user
+    found = [estimate(spec, [bits - ones, ones], users) for ones in range(bits + 1)]
+    for low, high in itertools.combinations_with_replacement(reports, 2):
+        for part in {0, users // 4, users // 2}:
+            values = [low] * part + [high] * (users - part)
+            law = np.ones(1)
+            for value in values:
+                law = np.convolve(law, reports[value])
+            covered = [answer.lows[0] <= sum(values) <= answer.highs[0] for answer in found]
+            assert law[covered].sum() >= COVERAGE
 
 
 def test_summed_noise_too_large_for_a_table_is_covered() -> None:

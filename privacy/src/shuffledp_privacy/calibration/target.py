@@ -90,7 +90,8 @@ class Target:
             raise UsageError(f"rounds must be from 1 to 1,000,000, not {self.rounds}")
         if self.most_users is not None and self.most_users < self.users:
             raise UsageError(f"most-users must be at least the number of users, {self.users}, not {self.most_users}")
-        _ = self.setting
+        # By name it would be taken for another one, as for a setting.
+        object.__setattr__(self, "adjacency", self.setting.adjacency)
 
     def _check_types(self) -> None:
         check_number("epsilon", self.epsilon)
