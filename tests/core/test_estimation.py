@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
 from shuffledp_core import noise
-from shuffledp_core.errors import CountMismatchError, UsageError
+from shuffledp_core.answer import check_estimate
+from shuffledp_core.errors import CountMismatchError, FalseResultError, UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import (
     MECHANISMS,
@@ -307,6 +309,17 @@ def test_intervals_stay_within_what_is_possible() -> None:
 def test_a_mechanism_of_pure_noise_is_refused(spec: Mechanism) -> None:
     with pytest.raises(UsageError, match="pure noise"):
         estimate(spec, [0] * spec.alphabet, 1)
+
+
+def test_another_interval_is_told_from_another_answer() -> None:
+    """A result of an earlier build has the right answer and other ends; its analyst is not accused of a false one."""
+    spec, counts = RRShuffle(max_value=3, randomise=Fraction(1, 2)), [160, 140]
+    own = estimate(spec, counts, 100)
+    check_estimate(spec, counts, 100, own)
+    with pytest.raises(FalseResultError, match="the answer is right, the interval is not this version's"):
+        check_estimate(spec, counts, 100, structs.replace(own, lows=(own.lows[0] - 2,)))
+    with pytest.raises(FalseResultError, match="signed an answer that is not this round's"):
+        check_estimate(spec, counts, 100, structs.replace(own, values=(own.values[0] + 2,)))
 
 
 @pytest.mark.parametrize("off", [-1, 1])

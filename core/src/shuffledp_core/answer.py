@@ -15,11 +15,17 @@ from shuffledp_core.estimation import Counts, estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 
+_FALSE: Final = "the analyst signed an answer that is not this round's; keep the result: it is evidence"
+
+_OTHER_ENDS: Final = (
+    "the answer is right, the interval is not this version's; ask the analyst for its version, and keep the result"
+)
+
 ROUNDING: Final = 1e-9
 """Largest relative difference of two machines' floating point; far above what libraries differ by."""
 
 STEP: Final = 1.0
-"""Intervals of sums end at whole numbers, and rounding at a tail's limit may move an end by one."""
+"""Intervals of counts end at whole numbers, and rounding at a tail's limit may move an end by one."""
 
 
 def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, board: bytes) -> None:
@@ -53,17 +59,19 @@ def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: 
         raise FalseResultError(
             f"the published answer is a {published.quantity[:40]!r}, the round asked a {own.quantity}"
         )
-    for what, slack in (("values", 0.0), ("standard_errors", 0.0), ("lows", STEP), ("highs", STEP)):
-        _check_close(what, getattr(published, what), getattr(own, what), slack)
+    for what in ("values", "standard_errors"):
+        _check_close(what, getattr(published, what), getattr(own, what), 0.0, _FALSE)
     for what in ("mean", "mean_standard_error"):
-        _check_close(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0)
+        _check_close(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0, _FALSE)
+    for what in ("lows", "highs"):
+        _check_close(what, getattr(published, what), getattr(own, what), STEP, _OTHER_ENDS)
 
 
 def _listed(number: float | None) -> list[float]:
     return [] if number is None else [number]
 
 
-def _check_close(what: str, published: Iterable[float], own: Iterable[float], slack: float) -> None:
+def _check_close(what: str, published: Iterable[float], own: Iterable[float], slack: float, otherwise: str) -> None:
     found, wanted = np.asarray(list(published), dtype=np.float64), np.asarray(list(own), dtype=np.float64)
     if found.shape != wanted.shape:
         raise FalseResultError(f"the published answer has {found.size} {what}, the board gives {wanted.size}")
@@ -73,6 +81,5 @@ def _check_close(what: str, published: Iterable[float], own: Iterable[float], sl
     if wrong.size:
         place = int(wrong[0])
         raise FalseResultError(
-            f"the published {what}[{place}] is {found[place]:.10g}, the board gives {wanted[place]:.10g}: the analyst "
-            "signed an answer that is not this round's; keep the result: it is evidence"
+            f"the published {what}[{place}] is {found[place]:.10g}, the board gives {wanted[place]:.10g}: {otherwise}"
         )
