@@ -17,7 +17,7 @@ from scipy.stats import binom, nbinom
 from shuffledp_core import noise
 from shuffledp_core.estimates import COVERAGE
 from shuffledp_core.estimation import estimate
-from shuffledp_core.intervals import Bits, at_most, holders
+from shuffledp_core.intervals import Bits, at_most, compositions, holders
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
@@ -278,3 +278,29 @@ def test_summed_noise_too_large_for_a_table_is_covered() -> None:
     reach = noise.half_width(shape, epsilon, COVERAGE) * epsilon
     inside, _ = quad(lambda t: math.sin(reach * t) / t * (1 + t * t) ** -shape, 0, 0.5, limit=2000, epsabs=1e-12)
     assert 2 / math.pi * inside >= COVERAGE
+
+
+@pytest.mark.parametrize(("users", "bits"), [(40, 80), (3000, 9000), (3000, 3000), (100_000, 400_000)])
+def test_blocks_have_at_least_the_tail_of_every_composition(users: int, bits: int) -> None:
+    """Every number of sure bits, or many of them, with the rounded bits equal: as S21 bounds their tails."""
+    draw = random.Random(users + bits)  # noqa: S311  (seeded cases of a test)
+    for _ in range(4):
+        steps, flip = Fraction(draw.randint(0, 7 * bits), 7), 10 ** draw.uniform(-6, -0.5)
+        slope, total = 1 - 2 * flip, float(steps)
+        sure = np.arange(max(0, math.ceil(steps) - users), min(bits - users, math.floor(steps)) + 1)
+        share = (total - sure) / users
+        assert np.all((share >= 0) & (share <= 1))
+        mean = bits * flip + slope * total
+        spread = math.sqrt(bits * flip * (1 - flip) + users / 4)
+        ones = np.array([max(0, math.floor(mean - draw.uniform(1.7, 2.2) * spread))])
+        if ones[0] > mean - 2:
+            continue
+        equal = [
+            Bits(sure, 1 - flip, flip),
+            Bits(users, flip + slope * share, flip + slope * (1 - share)),
+            Bits(bits - users - sure, flip, 1 - flip),
+        ]
+        tails = at_most(ones, equal)
+        found = at_most(ones, compositions(steps, bits, users, flip, slope))
+        # Bounded, and by little where it matters: the width of an interval hardly changes.
+        assert tails.max() - 1e-9 <= found.max() <= tails.max() + 5e-4

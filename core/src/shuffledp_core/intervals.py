@@ -43,7 +43,7 @@ _MISSING: Final = 2
 """How far the ones must be below their mean before even data have the largest tail of all data."""
 
 _OFFSETS: Final = np.concatenate((np.arange(0.0, 0.04, 0.002), np.geomspace(0.04, 1.0, 14)))
-"""Edges of the blocks of `_compositions`, as shares of the rounded bits, from where the variance is largest."""
+"""Edges of the blocks of `compositions`, as shares of the rounded bits, from where the variance is largest."""
 
 
 class Bits(NamedTuple):
@@ -180,13 +180,13 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
         steps = min(Fraction(int(total[0])) / unit, Fraction(bits))
         if bits * flip + (1 - 2 * flip) * steps < ones + _MISSING:
             return np.array([True])
-        worst = at_most(counted, _compositions(steps, bits, users, f, slope))
+        worst = at_most(counted, compositions(steps, bits, users, f, slope))
         return np.array([bool(worst.max() > TAIL)])
 
     return int(_largest(holds, math.ceil(unit * bits), 1)[0])
 
 
-def _compositions(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
+def compositions(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
     """Laws of the ones, of which one has at least the tail of any values that add up to `steps` bits.
 
     Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest where all rounded bits
@@ -200,7 +200,7 @@ def _compositions(steps: Fraction, bits: int, users: int, flip: float, slope: fl
     middle = min(max(round(users / 2 - rest), least), most)
     offsets = np.floor(_OFFSETS * users).astype(np.int64)
     edges = np.unique(np.clip(np.concatenate((middle - offsets, middle + offsets, [least, most])), least, most))
-    low, high = (edges[:-1], edges[1:]) if edges.size > 1 else (edges, edges)
+    low, high = edges, np.append(edges[1:] - 1, most)
     more, less = users - high - some, low
     chance_more, chance_less = (high + rest) / users, (low + rest) / users
     between = 2 * (high - low) + some
