@@ -17,7 +17,7 @@ from scipy.stats import binom, nbinom
 from shuffledp_core import noise
 from shuffledp_core.estimates import COVERAGE
 from shuffledp_core.estimation import estimate
-from shuffledp_core.intervals import Bits, at_most, compositions, holders
+from shuffledp_core.intervals import Bits, composition_laws, count_intervals, lower_tail
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
@@ -41,7 +41,7 @@ def two_binomials(first: int, p: float, second: int, q: float) -> Law:
 
 def least_coverage(users: int, own: Fraction, other: Fraction) -> float:
     """The exact coverage of the worst number of holders."""
-    lows, highs = holders(np.arange(users + 1), users, own, other)
+    lows, highs = count_intervals(np.arange(users + 1), users, own, other)
     found = 1.0
     for holding in range(users + 1):
         law = two_binomials(holding, float(own), users - holding, float(other))
@@ -183,7 +183,9 @@ def test_the_tail_of_a_count_is_that_of_the_convolved_law() -> None:
         for number, one in zip(numbers.tolist(), ones.tolist(), strict=True):
             law = np.convolve(law, binom.pmf(np.arange(number + 1), number, one))
         counts = np.arange(law.size)
-        found = at_most(counts, [Bits(n, one, 1 - one) for n, one in zip(numbers.tolist(), ones.tolist(), strict=True)])
+        found = lower_tail(
+            counts, [Bits(n, one, 1 - one) for n, one in zip(numbers.tolist(), ones.tolist(), strict=True)]
+        )
         below = counts < float(numbers @ ones) - 1e-9
         assert np.abs(found - np.cumsum(law))[below].max(initial=0.0) <= 1e-9
         assert np.all(found[counts > float(numbers @ ones) + 1e-9] == 1.0)
@@ -198,14 +200,14 @@ def test_a_huge_crowd_has_the_normal_tail_with_its_skewness(users: int) -> None:
     z = (count + 0.5 - mean) / deviation
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     wanted = 0.5 * math.erfc(-z / math.sqrt(2)) - (1 - 2 * one) / (6 * deviation) * (z * z - 1) * density
-    assert at_most(np.array([count]), [Bits(users, one, 1 - one)])[0] == pytest.approx(wanted, abs=1e-6)
+    assert lower_tail(np.array([count]), [Bits(users, one, 1 - one)])[0] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_counts_of_a_long_histogram_are_rounded_to_the_wider_side() -> None:
     """Many counts of a large crowd share an interval, which is less than 2% wider than that of each count."""
     users, own, other = 10**6, Fraction(3, 4), Fraction(1, 2)
     observed = np.arange(500_000, 501_001)
-    lows, highs = holders(observed, users, own, other)
+    lows, highs = count_intervals(observed, users, own, other)
     assert np.unique(highs).size < 300
     for count, low, high in zip(observed.tolist()[::37], lows.tolist()[::37], highs.tolist()[::37], strict=True):
         for edge, side in ((high + 1, 1), (low - 1, -1)):
@@ -222,15 +224,15 @@ def test_all_mechanisms_that_count_use_the_same_intervals() -> None:
     users, seen = 50, 21
     blanket = Fraction(1, 4)
     krr = estimate(KRRHistogram(symbols=4, blanket=blanket), [seen, users - seen, 0, 0], users)
-    wanted = holders(np.array([seen]), users, 1 - blanket * Fraction(3, 4), blanket / 4)
+    wanted = count_intervals(np.array([seen]), users, 1 - blanket * Fraction(3, 4), blanket / 4)
     assert (krr.lows[0], krr.highs[0]) == (wanted[0][0], wanted[1][0])
     rappor = RapporHistogram(symbols=2, fake=Fraction(1, 5), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
     kept = estimate(rappor, [users, seen, 0], users)
     low, high = rappor.reported
-    wanted = holders(np.array([seen]), users, high, low)
+    wanted = count_intervals(np.array([seen]), users, high, low)
     assert (kept.lows[0], kept.highs[0]) == (wanted[0][0], wanted[1][0])
     hadamard = estimate(HadamardHistogram(symbols=3, blanket=blanket), [0, users - seen, seen, 0], users)
-    wanted = holders(np.array([seen]), users, 1 - blanket / 2, Fraction(1, 2))
+    wanted = count_intervals(np.array([seen]), users, 1 - blanket / 2, Fraction(1, 2))
     assert (hadamard.lows[0], hadamard.highs[0]) == (wanted[0][0], wanted[1][0])
 
 
@@ -300,7 +302,7 @@ def test_blocks_have_at_least_the_tail_of_every_composition(users: int, bits: in
             Bits(users, flip + slope * share, flip + slope * (1 - share)),
             Bits(bits - users - sure, flip, 1 - flip),
         ]
-        tails = at_most(ones, equal)
-        found = at_most(ones, compositions(steps, bits, users, flip, slope))
+        tails = lower_tail(ones, equal)
+        found = lower_tail(ones, composition_laws(steps, bits, users, flip, slope))
         # Bounded, and by little where it matters: the width of an interval hardly changes.
         assert tails.max() - 1e-9 <= found.max() <= tails.max() + 5e-4

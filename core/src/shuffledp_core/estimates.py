@@ -56,7 +56,7 @@ def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Es
     """
     import numpy as np
 
-    from shuffledp_core.intervals import holders
+    from shuffledp_core.intervals import count_intervals
 
     n, slope = int(users), float(p - q)
     observed = np.asarray(counts, dtype=np.int64)
@@ -64,7 +64,7 @@ def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Es
     # An estimate outside of 0..n would have a variance that no dataset has, perhaps a negative one.
     plug_in = np.clip(values, 0, n)
     variances = plug_in * float(p * (1 - p)) + (n - plug_in) * float(q * (1 - q))
-    lows, highs = holders(observed, n, p, q)
+    lows, highs = count_intervals(observed, n, p, q)
     return Estimate(
         quantity="histogram",
         values=tuple(values.tolist()),
@@ -83,14 +83,14 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     """
     import numpy as np
 
-    from shuffledp_core.intervals import holders
+    from shuffledp_core.intervals import count_intervals
 
     # Nothing is cut off: a report of rr-shuffle has max_value messages, and users is counted in such parts.
     bits = int(users * max_value)
     # In rationals: two numbers of the size n k are subtracted, and all that counts is their difference.
     value = (Fraction(ones) - bits * flip) / (1 - 2 * flip)
     chance, slope = float(flip), float(1 - 2 * flip)
-    low, high = holders(np.array([ones]), bits, 1 - flip, flip)
+    low, high = count_intervals(np.array([ones]), bits, 1 - flip, flip)
     error = math.sqrt(bits * chance * (1 - chance)) / slope
     return _sum(float(value), error, (float(low[0]), float(high[0])), users, max_value)
 
@@ -112,7 +112,7 @@ def sum_of_quantised_bits(
         flip: f, below 1/2.
         rounding: largest s (1 - s) over all values.
     """
-    from shuffledp_core.intervals import rounded_sum
+    from shuffledp_core.intervals import rounded_sum_interval
 
     if rounding == 0:
         return sum_of_bits(ones, users, max_value, flip)
@@ -120,7 +120,7 @@ def sum_of_quantised_bits(
     step, slope = Fraction(max_value, bits), 1 - 2 * flip
     value = (Fraction(ones) - total * flip) / slope * step
     deviation = math.sqrt(total * float(flip * (1 - flip)) + float(users) * float(slope**2 * rounding))
-    ends = rounded_sum(ones, total, math.ceil(users), step, flip)
+    ends = rounded_sum_interval(ones, total, math.ceil(users), step, flip)
     return _sum(float(value), deviation * float(step / slope), ends, users, max_value)
 
 
@@ -136,14 +136,14 @@ def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise:
         max_value: k.
         randomise: p, below 1.
     """
-    from shuffledp_core.intervals import rounded_sum
+    from shuffledp_core.intervals import rounded_sum_interval
 
     n, slope = int(users), float((1 - randomise) / max_value)
     value = (Fraction(ones) - n * randomise / 2) / (1 - randomise) * max_value
     # A share outside of these has no values.
     share = min(max(ones / n, float(randomise / 2)), float(1 - randomise / 2))
     error = math.sqrt(n * share * (1 - share)) / slope
-    ends = rounded_sum(ones, n, n, Fraction(max_value), randomise / 2)
+    ends = rounded_sum_interval(ones, n, n, Fraction(max_value), randomise / 2)
     return _sum(float(value), error, ends, users, max_value)
 
 

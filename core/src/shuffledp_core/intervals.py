@@ -22,10 +22,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
 TAIL: Final = (1 - COVERAGE) / 2 - 1e-6
-"""A tail of at most this is small: half of what may be missed, less an allowance for the error of `at_most`."""
+"""A tail of at most this is small: half of what may be missed, less an allowance for the error of `lower_tail`."""
 
 _NODES: Final = 32
-"""Points of the upper half circle that are summed; the others add less than 1e-9."""
+"""Points of the upper half circle that are summed; the others add less than 1e-8."""
 
 _TILT: Final = 1.5
 """Logarithm of the circle's radius, in standard deviations."""
@@ -40,10 +40,10 @@ _ROUNDED: Final = 0.01
 """Standard deviations by which they are rounded."""
 
 _MISSING: Final = 2
-"""How far the ones must be below their mean before even data have the largest tail of all data."""
+"""So far below its mean, or further, a count has its largest tail where the bits are most alike."""
 
 _OFFSETS: Final = np.concatenate((np.arange(0.0, 0.04, 0.002), np.geomspace(0.04, 1.0, 14)))
-"""Edges of the blocks of `compositions`, as shares of the rounded bits, from where the variance is largest."""
+"""Edges of the blocks of `composition_laws`, as shares of the rounded bits, from where the variance is largest."""
 
 
 class Bits(NamedTuple):
@@ -60,7 +60,7 @@ class Bits(NamedTuple):
     zero: Floats | float
 
 
-def at_most(ones: Integers, bits: Sequence[Bits]) -> Floats:
+def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
     """P(C <= ones), where C is the number of ones; 1 instead of at least 1/2 if `ones` is at least the mean.
 
     A contour integral by the trapezoidal rule, wrong by at most 1e-7 (docs/accounting.md, S21).
@@ -96,7 +96,7 @@ def _log1p(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return np.asarray(real + 1j * np.arctan2(values.imag, 1 + values.real))
 
 
-def _largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size: int) -> Integers:
+def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size: int) -> Integers:
     """The largest number from 0 to `top` for which a condition holds, by bisection; 0 if there is none."""
     low, high = np.zeros(size, dtype=np.int64), np.full(size, top, dtype=np.int64)
     while np.any(low < high):
@@ -106,7 +106,7 @@ def _largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size: int
     return low
 
 
-def holders(observed: Integers, users: int, own: Fraction, other: Fraction) -> tuple[Floats, Floats]:
+def count_intervals(observed: Integers, users: int, own: Fraction, other: Fraction) -> tuple[Floats, Floats]:
     """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q).
 
     Args:
@@ -121,11 +121,11 @@ def holders(observed: Integers, users: int, own: Fraction, other: Fraction) -> t
     spread = math.sqrt(users * min(own * (1 - own), other * (1 - other)))
     step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
     down, up = observed // step * step, np.minimum(-(-observed // step) * step, users)
-    lows = users - _most_holders(users - down, users, 1 - other, 1 - own)
-    return lows.astype(np.float64), _most_holders(up, users, own, other).astype(np.float64)
+    lows = users - _largest_counts(users - down, users, 1 - other, 1 - own)
+    return lows.astype(np.float64), _largest_counts(up, users, own, other).astype(np.float64)
 
 
-def _most_holders(observed: Integers, users: int, own: Fraction, other: Fraction) -> Integers:
+def _largest_counts(observed: Integers, users: int, own: Fraction, other: Fraction) -> Integers:
     """The largest x for which a count of at most `observed` is not rare; computed once for each count."""
     known = _known(users, own, other)
     different, place = np.unique(observed, return_inverse=True)
@@ -136,10 +136,10 @@ def _most_holders(observed: Integers, users: int, own: Fraction, other: Fraction
             Bits(holding, float(own), float(1 - own)),
             Bits(users - holding, float(other), float(1 - other)),
         ]
-        return np.asarray(at_most(new, laws) > TAIL)
+        return np.asarray(lower_tail(new, laws) > TAIL)
 
     if new.size:
-        known.update(zip(new.tolist(), _largest(holds, users, new.size).tolist(), strict=True))
+        known.update(zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True))
     return np.array([known[count] for count in different.tolist()], dtype=np.int64)[place.reshape(-1)]
 
 
@@ -150,7 +150,7 @@ def _known(users: int, own: Fraction, other: Fraction) -> dict[int, int]:
     return {}
 
 
-def rounded_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> tuple[int, int]:
+def rounded_sum_interval(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> tuple[int, int]:
     """Interval for the sum of values in unary code, each rounded at random to a whole number of bits.
 
     Args:
@@ -180,13 +180,13 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
         steps = min(Fraction(int(total[0])) / unit, Fraction(bits))
         if bits * flip + (1 - 2 * flip) * steps < ones + _MISSING:
             return np.array([True])
-        worst = at_most(counted, compositions(steps, bits, users, f, slope))
+        worst = lower_tail(counted, composition_laws(steps, bits, users, f, slope))
         return np.array([bool(worst.max() > TAIL)])
 
-    return int(_largest(holds, math.ceil(unit * bits), 1)[0])
+    return int(_find_largest(holds, math.ceil(unit * bits), 1)[0])
 
 
-def compositions(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
+def composition_laws(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
     """Laws of the ones, of which one has at least the tail of any values that add up to `steps` bits.
 
     Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest where all rounded bits
