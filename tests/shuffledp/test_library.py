@@ -360,7 +360,7 @@ def test_a_plan_that_a_command_wrote_composes(
         assert (code, words in err) == (2, True)
     file.write_text('{"parameters": {}, "mechanism": "rr-shuffle"}')
     code, _, err = run(f"compose {file} --delta 1e-6", monkeypatch, capsys)
-    assert (code, "no answer of certify" in err) == (1, True)
+    assert (code, "not JSON output of certify" in err) == (1, True)
 
 
 def test_the_simulated_answer_is_printed_with_its_guarantee(
