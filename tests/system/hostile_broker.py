@@ -1,23 +1,28 @@
 """A broker that speaks enough MQTT 3.1.1 to be connected to, and then does what its script says.
 
-One trick a connection; after the last one it is honest. `python hostile_broker.py PORT`, on the other hand, is its
-victim: the real announcer, with less patience, so that withheld answers do not make a test wait.
+One trick a connection; after the last one it is honest. `python hostile_broker.py PORT announce`, on the other hand,
+is its victim: the real announcer, with less patience, so that withheld answers do not make a test wait. With `listen`
+in place of `announce` it is a listener that reads slowly, and prints how many bytes its memory grew by.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from shuffledp_client.transport import announced
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.logs import configure_logs
-from shuffledp_core.transport import mqtt
-from shuffledp_core.transport.announce import Announcer, Pauses
+from shuffledp_core.transport import broker_guard
+from shuffledp_core.transport.announce import Announcer, Pauses, manifest_topic
 
 FLOOD_BYTES = 2**28
 """What a flood sends at most, if nobody stops it: 256 MiB, the largest packet of MQTT."""
@@ -29,6 +34,8 @@ HELD_SECONDS = 2.5
 """For so long nothing is read."""
 
 CONNACK = bytes.fromhex("20020000")
+
+DOCUMENT_TOPIC = manifest_topic("demo", "0" * 32).encode()
 
 
 class Line:
@@ -172,11 +179,33 @@ async def acknowledged(line: Line) -> None:
     await line.say(b"\x40\x02" + body[start : start + 2])
 
 
-class HostileBroker:
-    """Use as an async context manager."""
+async def hang_up_before_acknowledging(line: Line) -> None:
+    await line.welcome()
+    await line.until(3)
 
-    def __init__(self, script: Sequence[Trick]) -> None:
+
+# What a broker does to a listener.
+
+
+async def subscribed(line: Line) -> None:
+    """A good broker until the subscription is confirmed."""
+    await line.welcome()
+    _, body = await line.until(8)
+    await line.say(b"\x90\x03" + body[:2] + b"\x00")
+
+
+async def one_document(line: Line) -> None:
+    await subscribed(line)
+    await line.say(document(DOCUMENT_TOPIC, b"{}"))
+
+
+class HostileBroker:
+    """Use as an async context manager. It serves TLS if it is given a context, and listens on `host`."""
+
+    def __init__(self, script: Sequence[Trick], *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
         self._script = list(script)
+        self._tls = tls
+        self._host = host
         self.port = 0
         self.connections = 0
         self.sent: list[tuple[str, int]] = []
@@ -189,12 +218,13 @@ class HostileBroker:
 
     @property
     def config(self) -> BrokerConfig:
-        return BrokerConfig(host="127.0.0.1", port=self.port)
+        return BrokerConfig(host=self._host, port=self.port, tls=self._tls is not None)
 
     async def __aenter__(self) -> Self:
-        listener = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.create_server((self._host, 0), family=family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)  # what it does not read stays with the client
-        self._server = await asyncio.start_server(self._serve, sock=listener, limit=2**12)
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=2**12, ssl=self._tls)
         self.port = listener.getsockname()[1]
         return self
 
@@ -244,14 +274,35 @@ class HostileBroker:
 STATUS = "shuffledp/v1/demo/nodes/node-1/status"
 
 
-async def announce(port: int) -> None:
-    """Announces its status and one document of 8 MiB, for ever."""
-    mqtt.CONNECT_SECONDS, mqtt.ANSWER_SECONDS = 1.0, ANSWER_SECONDS  # type: ignore[misc]
-    announcer = Announcer.with_status(BrokerConfig(host="127.0.0.1", port=port), STATUS, pauses=Pauses(0.01, 0.1))
+async def announce(broker: BrokerConfig) -> None:
+    """Announce the status and one document of 8 MiB until killed."""
+    broker_guard.CONNECT_SECONDS, broker_guard.ANSWER_SECONDS = 1.0, ANSWER_SECONDS  # type: ignore[misc]
+    announcer = Announcer.with_status(broker, STATUS, pauses=Pauses(0.01, 0.1))
     announcer.publish("shuffledp/v1/demo/rounds/0/result", bytes(2**23))
     await announcer.run()
 
 
+async def listen(broker: BrokerConfig) -> None:
+    """Listen twice, reading ten documents a second; write by how many bytes the second time made the process larger."""
+    await _read_slowly(broker)
+    before = peak("self")
+    await _read_slowly(broker)
+    sys.stdout.write(str(peak("self") - before))
+
+
+async def _read_slowly(broker: BrokerConfig) -> None:
+    async for _ in announced(broker, "demo", None, 2.0):
+        await asyncio.sleep(0.1)
+
+
+def peak(process: int | str) -> int:
+    """The most memory that a process ever had, in bytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
 if __name__ == "__main__":
     configure_logs("debug")
-    asyncio.run(announce(int(sys.argv[1])))
+    victim = {"announce": announce, "listen": listen}[sys.argv[2]]
+    asyncio.run(victim(BrokerConfig(host="127.0.0.1", port=int(sys.argv[1]))))

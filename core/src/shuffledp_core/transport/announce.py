@@ -2,7 +2,7 @@
 
 The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is away or breaks its
 protocol, publishers keep the newest document per topic and try again, ever more rarely; nobody waits for it. The cost
-of one connection is bounded in `shuffledp_core.transport.mqtt`.
+of one connection is bounded in `shuffledp_core.transport.broker_guard`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import BrokerError
-from shuffledp_core.transport.mqtt import KEEPALIVE_SECONDS, Connection, Will, connected
+from shuffledp_core.transport.mqtt import Connection, Will, connected
 
 MAX_WAITING_BYTES: Final = 2**24
 MAX_WAITING: Final = 1000
@@ -121,7 +121,7 @@ class Announcer:
 
     async def _session(self) -> None:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
-        async with connected(self._broker, will) as connection:
+        async with connected(self._broker, will=will) as connection:
             if self._status is not None:
                 # On every connection anew: the broker has published the last will of the one before.
                 self.publish(*self._status)
@@ -130,10 +130,7 @@ class Announcer:
                 if self._away:
                     self._away = False
                     self._log.info("broker back")
-                # Well within the keepalive of CONNECT: after one and a half of it without a sign a broker hangs up.
-                await connection.quiet(self._changed, KEEPALIVE_SECONDS / 2)
-                if not self._changed.is_set():
-                    await connection.ping()
+                await connection.wait_for(self._changed)
 
     async def _publish_waiting(self, connection: Connection) -> None:
         # Cleared before the queue is read: what is queued while this publishes sets it again, and is not forgotten.
@@ -152,5 +149,5 @@ async def listening(broker: BrokerConfig, topic: str) -> AsyncIterator[AsyncIter
     Raises:
         BrokerError: whatever goes wrong with the broker, also while the payloads are read.
     """
-    async with connected(broker) as connection:
-        yield await connection.subscribe(topic)
+    async with connected(broker, pattern=topic) as connection:
+        yield await connection.subscribe()
