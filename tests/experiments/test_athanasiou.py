@@ -24,13 +24,14 @@ from shuffledp_experiments.athanasiou.printed import (
     rational,
     rr_spec,
 )
+from shuffledp_experiments.athanasiou.sentences import bit_variance, revealed, tails
 from shuffledp_experiments.entry import Found, Kind, Verdict
 from shuffledp_experiments.registry import experiment
 from shuffledp_privacy.sums.errors import sgdl_error
 from shuffledp_privacy.sums.geo import published_epsilon as theorem_4_1
 from shuffledp_privacy.sums.rr import published_epsilon as theorem_3_1
 
-IDS = ("t2", "t3", *(f"f{i}" for i in range(2, 30)), *(f"c{i}" for i in range(1, 8)))
+IDS = ("t2", "t3", *(f"f{i}" for i in range(2, 30)), *(f"c{i}" for i in range(1, 9)))
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +202,38 @@ def test_the_chi_square_notices_another_law_and_lets_its_own_pass() -> None:
 
 def test_half_a_unit_of_the_last_digit() -> None:
     assert [rounding(cell) for cell in ("1", ".42", "6E-5", "120")] == pytest.approx([0.5, 0.005, 5e-6, 0.5])
+
+
+def test_reports_together_cost_what_all_their_outputs_cost() -> None:
+    """All outputs of three reports, each published with δ: None stands for nothing."""
+    delta = 0.05
+    before = {(0, True): delta, (0, False): 1 - delta}
+    for growth in (1.0, 2.0, 50.0):
+        excess = 0.0
+        for shown in product((True, False), repeat=3):
+            p = math.prod(before[0, each] for each in shown)
+            q = 0.0 if any(shown) else p
+            excess += max(p - growth * q, 0.0)
+        assert revealed(delta, 3) == pytest.approx(excess, rel=1e-12)
+
+
+def test_the_variance_of_a_bit_is_that_of_all_its_outcomes() -> None:
+    for p, bit in product((0.1, 0.393, 0.9), (0, 1)):
+        law = {bit: 1 - p / 2, 1 - bit: p / 2}
+        mean = sum(value * chance for value, chance in law.items())
+        spread = sum((value - mean) ** 2 * chance for value, chance in law.items())
+        assert bit_variance(p, bit) == pytest.approx(spread, rel=1e-12)
+
+
+def test_the_tails_of_theorem_f1_agree_with_mpmath() -> None:
+    users, mean, beta = 50, 0.3, 0.05
+    below, above = tails(users, mean, beta)
+    with mpmath.workdps(30):
+
+        def chance(ones: int) -> mpmath.mpf:
+            return mpmath.binomial(users, ones) * mpmath.mpf("0.3") ** ones * mpmath.mpf("0.7") ** (users - ones)
+
+        spread = users * mean * -mpmath.log(beta)
+        low, high = users * mean - mpmath.sqrt(2 * spread), users * mean + mpmath.sqrt(3 * spread)
+        assert below == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i <= low)), rel=1e-9)
+        assert above == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i >= high)), rel=1e-9)
