@@ -406,6 +406,10 @@ def test_shared_options_stand_in_the_place_of_the_group_that_names_them() -> Non
         ("--view f-dp", {"false_positive", "false_negative", "mu_certified", "mu_attained", "leak"}),
         ("--view group --reports 2", {"epsilon", "reports"}),
         ("--view subsampled --rate 1/10", {"epsilon", "rate"}),
+        ("--view adversaries", {"epsilon", "weak", "strong"}),
+        ("--users 500 --view primary --at-x0 10", {"at_x0", "epsilon", "published", "one_bin", "certified"}),
+        ("--view gaussian", {"sigma_optimal", "sigma_classical", "sensitivity"}),
+        ("--view corrupt", {"delta", "any change"}),
     ],
 )
 def test_a_guarantee_in_other_words_follows_the_guarantee(shell: Shell, options: str, keys: set[str]) -> None:
@@ -424,6 +428,9 @@ def test_a_guarantee_in_other_words_follows_the_guarantee(shell: Shell, options:
         (f"{KRR} --reports 2", "--view group"),
         (f"{KRR} --rate 0.1", "--rate belong together"),
         (f"{KRR} --view subsampled", "--rate belong together"),
+        (f"{KRR} --view primary", "--at-x0 belong together"),
+        (f"{KRR} --view gaussian --changes 1", "--changes belong together"),
+        (f"{KRR} --view datasets --changes 1,x", "--changes takes whole numbers"),
         (f"{KRR} --view group --reports 0", "1 to 100 reports"),
         (f"{KRR} --honest 1 --view group", "more than the 1 honest"),
         (f"{RR} --view rdp", "standard adjacency"),

@@ -90,6 +90,22 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     return min(1.0, math.exp(first) * max(0.0, -math.expm1(second - first)) + 2 * slack * math.exp(first))
 
 
+def classical_gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
+    """σ of the classical Gaussian mechanism, Δ √(2 ln(1.25/δ))/ε; same unit as the sensitivity. Sound, loose.
+
+    Source: Dwork and Roth 2014, Theorem A.1, proved for ε < 1; Definition V.1 of Biswas et al. 2022 prints it for
+    every ε. `gaussian_sigma` is the least σ.
+
+    Raises:
+        UsageError: an argument out of range, or ε >= 1, where it is no guarantee.
+    """
+    _check_delta(delta)
+    _positive("sensitivity", sensitivity)
+    if not 0.0 < epsilon < 1.0:
+        raise UsageError(f"the classical Gaussian mechanism needs epsilon above 0 and below 1, not {epsilon}")
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
 def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     """Smallest σ, found from above, for which the Gaussian mechanism is (ε, δ); same unit as the sensitivity.
 

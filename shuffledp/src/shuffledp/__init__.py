@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from shuffledp.guarantees import Guarantee, certify
     from shuffledp.location import Centroid, Grid, LocationPlan, plan_location, simulate_location
     from shuffledp.loss_export import privacy_loss_distribution
+    from shuffledp.paper_views import (
+        adversaries,
+        all_corrupt,
+        central_gaussian,
+        datasets,
+        growing_delta,
+        primary_count,
+    )
     from shuffledp.plans import Plan
     from shuffledp.simulation import Answer, simulate
     from shuffledp.verification import Checked, verify
@@ -73,13 +81,19 @@ __all__ = [
     "SubsetSelection",
     "UnaryEncoding",
     "View",
+    "adversaries",
     "advise",
+    "all_corrupt",
     "calibrate",
+    "central_gaussian",
     "certify",
     "compose",
     "curve",
+    "datasets",
     "group",
+    "growing_delta",
     "plan_location",
+    "primary_count",
     "privacy_loss_distribution",
     "renyi",
     "simulate",
@@ -96,6 +110,14 @@ _HOMES: Final = {
     "shuffledp.guarantees": ("Guarantee", "certify"),
     "shuffledp.location": ("Centroid", "Grid", "LocationPlan", "plan_location", "simulate_location"),
     "shuffledp.loss_export": ("privacy_loss_distribution",),
+    "shuffledp.paper_views": (
+        "adversaries",
+        "all_corrupt",
+        "central_gaussian",
+        "datasets",
+        "growing_delta",
+        "primary_count",
+    ),
     "shuffledp.plans": ("Plan",),
     "shuffledp.simulation": ("Answer", "simulate"),
     "shuffledp.verification": ("Checked", "verify"),

@@ -43,7 +43,7 @@ class View:
 
     Attributes:
         plan: what was asked.
-        name: rdp, f-dp, group or subsampled.
+        name: as `shuffledp certify --view` has it.
         numbers: by name; None where no finite bound is known.
         columns: by name, shape (points,); `inf` where no finite bound is known.
         basis: what the numbers rest on, in words.
@@ -68,10 +68,11 @@ class View:
         """The numbers and the points in words: name, value, remark."""
         rows = [(name.replace("_", " "), number(value), "") for name, value in self.numbers.items()]
         if self.columns:
-            (first, firsts), (second, seconds) = self.columns.items()
-            words = second.replace("_", " ")
-            points = zip(firsts.tolist(), seconds.tolist(), strict=True)
-            rows += [(f"{first.replace('_', ' ')} {at:g}", f"{value:.4g}", words) for at, value in points]
+            (first, firsts), *others = self.columns.items()
+            for name, values in others:
+                words = name.replace("_", " ")
+                points = zip(firsts.tolist(), values.tolist(), strict=True)
+                rows += [(f"{first.replace('_', ' ')} {at:g}", f"{value:.4g}", words) for at, value in points]
         return rows
 
     def __str__(self) -> str:
@@ -117,7 +118,7 @@ def renyi(
     >>> bool((found.columns["divergence"] < 0.1).all())
     True
     """
-    asked = _shuffled(plan, setting, None, rounds)
+    asked = shuffled_plan(plan, setting, None, rounds)
     wanted = _points(ORDERS if orders is None else orders)
     table = views.table_of(Round(asked.spec, asked.setting))
     each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
@@ -162,7 +163,7 @@ def trade_off(
     >>> 0 < found.numbers["mu_attained"] <= found.numbers["mu_certified"] < 0.2
     True
     """
-    asked = _shuffled(plan, setting, delta, rounds)
+    asked = shuffled_plan(plan, setting, delta, rounds)
     wanted = _points(FALSE_POSITIVES if false_positives is None else false_positives)
     table = views.table_of(_counted(asked))
     numbers = {
@@ -229,7 +230,7 @@ def group(
     >>> one < two < 3 * one
     True
     """
-    asked = _shuffled(plan, setting, delta, rounds)
+    asked = shuffled_plan(plan, setting, delta, rounds)
     if reports > asked.setting.honest:
         raise UsageError(f"{reports} reports of one user are more than the {asked.setting.honest} honest ones")
     table = views.group_table(views.table_of(_counted(asked)), reports)
@@ -268,7 +269,7 @@ def subsampled(
     >>> found.numbers["epsilon"] < sdp.certify(spec, drawn, delta=1e-6).certified / 5
     True
     """
-    asked = _shuffled(plan, setting, delta, rounds)
+    asked = shuffled_plan(plan, setting, delta, rounds)
     item = Round(asked.spec, asked.setting, asked.rounds, Fraction(rate))
     try:
         epsilon = _finite(compose_epsilon([item], asked.delta))
@@ -280,11 +281,19 @@ def subsampled(
     return View(asked, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)
 
 
-def _shuffled(plan: Planned, setting: Setting | None, delta: float | None, rounds: int | None) -> Plan:
+def shuffled_plan(
+    plan: Planned,
+    setting: Setting | None,
+    delta: float | None,
+    rounds: int | None,
+    *,
+    corrupt: bool = False,
+) -> Plan:
+    """The plan that a view is of; of a round without an honest node only if `corrupt`, `UsageError` otherwise."""
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
     asked = planned(plan, setting, delta=delta, rounds=rounds)
-    if asked.all_corrupt:
+    if asked.all_corrupt and not corrupt:
         raise UsageError("every node is corrupt, so nothing is shuffled: this view is of a shuffled round")
     return replace(asked, notes=())
 

@@ -179,6 +179,12 @@ class ViewName(StrEnum):
     F_DP = "f-dp"
     GROUP = "group"
     SUBSAMPLED = "subsampled"
+    ADVERSARIES = "adversaries"
+    PRIMARY = "primary"
+    GAUSSIAN = "gaussian"
+    CORRUPT = "corrupt"
+    DATASETS = "datasets"
+    GROWING_DELTA = "growing-delta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +194,34 @@ class OtherWords:
     view: Annotated[
         ViewName | None,
         typer.Option(
-            help="Also state it as Rényi DP, as a trade-off function, for several reports, or for a random subset."
+            help="Also state it as Rényi DP, as a trade-off function, for several reports, for a random subset, or in "
+            "the terms of a paper: see the library's page."
         ),
     ] = None
     reports: Annotated[int | None, _whole("With --view group: reports of one user in a round; default 2.")] = None
     rate: Annotated[Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")] = None
 
+    at_x0: Annotated[
+        int | None,
+        _whole("With --view primary: other users that hold the primary symbol, n_x0."),
+    ] = None
+    changes: Annotated[
+        str | None,
+        typer.Option(help="With --view datasets: distances, such as 5,1,20, one per changed user."),
+    ] = None
+
+    def distances(self) -> list[int]:
+        """The numbers of `changes`; `UsageError` for anything else."""
+        try:
+            return [int(part) for part in (self.changes or "").split(",")]
+        except ValueError as error:
+            raise UsageError(f"--changes takes whole numbers such as 5,1,20, not {self.changes!r}") from error
+
     def __post_init__(self) -> None:
+        if (self.at_x0 is None) == (self.view is ViewName.PRIMARY):
+            raise UsageError("--view primary and --at-x0 belong together: give both, or neither")
+        if (self.changes is None) == (self.view is ViewName.DATASETS):
+            raise UsageError("--view datasets and --changes belong together: give both, or neither")
         if self.reports is not None and self.view is not ViewName.GROUP:
             raise UsageError("--reports belongs to --view group: add it, or leave --reports out")
         if (self.rate is None) == (self.view is ViewName.SUBSAMPLED):

@@ -57,7 +57,25 @@ def _in_other_words(asked: Plan, other: OtherWords) -> View | None:
         return views.trade_off(asked)
     if other.view is ViewName.GROUP:
         return views.group(asked, 2 if other.reports is None else other.reports)
-    return views.subsampled(asked, other.rate or Fraction(1))
+    if other.view is ViewName.SUBSAMPLED:
+        return views.subsampled(asked, other.rate or Fraction(1))
+    return _of_papers(asked, other)
+
+
+def _of_papers(asked: Plan, other: OtherWords) -> View:
+    from shuffledp import paper_views
+
+    if other.view is ViewName.PRIMARY:
+        return paper_views.primary_count(asked, other.at_x0 or 0)
+    if other.view is ViewName.DATASETS:
+        return paper_views.datasets(asked, other.distances())
+    if other.view is ViewName.ADVERSARIES:
+        return paper_views.adversaries(asked)
+    if other.view is ViewName.GAUSSIAN:
+        return paper_views.central_gaussian(asked)
+    if other.view is ViewName.CORRUPT:
+        return paper_views.all_corrupt(asked)
+    return paper_views.growing_delta(asked)
 
 
 def print_json(value: Any) -> None:

@@ -1,0 +1,271 @@
+"""Views of a guarantee in the terms of the papers: their adversaries, datasets, distances and noise. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shuffledp.guarantees import guarantee_of, local_of
+from shuffledp.plans import Plan, Planned
+from shuffledp.views import View, shuffled_plan
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import delta_bounds
+from shuffledp_privacy.central import classical_gaussian_sigma, gaussian_sigma
+from shuffledp_privacy.histogram import published
+from shuffledp_privacy.rounds.composition import Round
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from shuffledp_privacy.bounds import Setting
+
+    Floats = NDArray[np.float64]
+
+MULTIPLES: Final = (0.25, 0.5, 0.75, 1.0, 1.5)
+"""Points of a view over ε that names none, as multiples of the certified ε."""
+
+DELTAS: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1)
+"""δ of a view over δ that names none."""
+
+UPWARD: Final = 1 + 2.0**-44
+"""Relative outward margin: more than the roundings of each sum and product here."""
+
+
+def adversaries(
+    plan: Planned,
+    setting: Setting | None = None,
+    epsilons: ArrayLike | None = None,
+) -> View:
+    """δ(ε) against the weak and the strong adversary of Koskela et al. 2021; both are upper bounds for every dataset.
+
+    The weak one knows which of the other users reported at random, the strong one knows it of every user
+    (docs/accounting.md, K9). Columns: `epsilon`, `weak`, `strong`.
+
+    Args:
+        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need `setting`.
+        setting: in place of the plan's own.
+        epsilons: shape (points,), each > 0, nats.
+
+    Raises:
+        UsageError: another mechanism, several rounds, or an ε outside its range.
+    """
+    asked, spec = _histogram(plan, setting)
+    points = _epsilons(asked, epsilons)
+    honest = asked.setting.honest
+    columns = {
+        "epsilon": points,
+        "weak": np.array([published.weak_adversary_delta(spec, honest, one) for one in points.tolist()]),
+        "strong": np.array([published.strong_adversary_delta(spec, honest, one) for one in points.tolist()]),
+    }
+    return View(asked, "adversaries", {}, columns, ("K9: both are upper bounds of δ",))
+
+
+def primary_count(
+    plan: Planned,
+    at_x0: int,
+    setting: Setting | None = None,
+    epsilons: ArrayLike | None = None,
+) -> View:
+    """δ(ε) where `at_x0` others hold the primary symbol, n_x0 of Biswas et al. 2023.
+
+    Columns: `epsilon`; `published`, Theorem 1 as printed, no guarantee; `one_bin`, what this dataset costs if the
+    adversary looks at one bin alone, never above the truth; `certified`, for every dataset (docs/accounting.md, K8).
+
+    Args:
+        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need `setting`.
+        at_x0: others that hold the primary symbol, 0 to the honest users - 1; 2 to 2,000 honest users.
+        setting: in place of the plan's own.
+        epsilons: shape (points,), each > 0, nats.
+
+    Raises:
+        UsageError: another mechanism, several rounds, or a number outside its range.
+    """
+    asked, spec = _histogram(plan, setting)
+    points = _epsilons(asked, epsilons)
+    honest, epsilon0 = asked.setting.honest, local_of([Round(spec, asked.setting)], 0.0).epsilon
+    given = (honest, at_x0, spec.symbols, epsilon0)
+    columns = {
+        "epsilon": points,
+        "published": np.array([published.published_theorem_1(*given, one) for one in points.tolist()]),
+        "one_bin": np.array([published.corrected_marginal(*given, one) for one in points.tolist()]),
+        "certified": np.array([delta_bounds(spec, asked.setting, one).certified for one in points.tolist()]),
+    }
+    basis = ("K8: published is no guarantee; one_bin is a lower bound, of this dataset",)
+    return View(asked, "primary", {"at_x0": at_x0}, columns, basis)
+
+
+def central_gaussian(plan: Planned, setting: Setting | None = None, *, delta: float | None = None) -> View:
+    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ), for the same question.
+
+    Numbers: `sigma_optimal` (Balle and Wang 2018); `sigma_classical`, the printed 2 ln(1.25/δ) Δ²/ε² (Biswas et al.
+    2022, Definition V.1), None for ε >= 1, where its proof ends; `sensitivity`, Δ in the Euclidean norm: √2 for
+    histograms, the largest change for sums.
+
+    Args:
+        plan: a plan, a certificate, or parameters, which need `setting`. Standard adjacency.
+        setting: in place of the plan's own.
+        delta: in place of the plan's own.
+
+    Raises:
+        UsageError: metric adjacency, or a parameter outside its range.
+    """
+    asked = shuffled_plan(plan, setting, delta, None)
+    if asked.setting.adjacency is not Adjacency.STANDARD:
+        raise UsageError("Gaussian noise has no guarantee per unit of distance: ask with standard adjacency")
+    epsilon = guarantee_of(asked).certified
+    reach = _reach(asked)
+    sensitivity = math.sqrt(2) if reach is None else float(reach)
+    numbers: dict[str, float | None] = {"sigma_optimal": None, "sigma_classical": None, "sensitivity": sensitivity}
+    if epsilon is not None and epsilon > 0 and asked.delta > 0:
+        numbers["sigma_optimal"] = gaussian_sigma(sensitivity, epsilon, asked.delta)
+        if epsilon < 1:
+            numbers["sigma_classical"] = classical_gaussian_sigma(sensitivity, epsilon, asked.delta)
+    basis = ("S16: sigma_optimal is exact; sigma_classical is proved for ε below 1",)
+    return View(asked, "gaussian", numbers, {}, basis)
+
+
+def all_corrupt(
+    plan: Planned,
+    setting: Setting | None = None,
+    deltas: ArrayLike | None = None,
+    distances: Sequence[int] | None = None,
+) -> View:
+    """ε_L, the guarantee with every node corrupt, over δ and over the largest change. Never below the truth.
+
+    ε_L is of the whole change, not per unit. Columns: `delta`, and `distance D` for each D; mechanisms without a
+    metric have one column, `any change`.
+
+    Args:
+        plan: a plan, a certificate, or parameters, which need `setting`.
+        setting: in place of the plan's own.
+        deltas: shape (points,), each 0 <= δ < 1.
+        distances: largest changes, each 1 to the domain's largest; default: powers of ten, and the largest.
+
+    Raises:
+        UsageError: a δ or a distance outside its range.
+    """
+    asked = replace(shuffled_plan(plan, setting, None, None, corrupt=True), notes=())
+    points = np.atleast_1d(np.asarray(DELTAS if deltas is None else deltas, dtype=np.float64))
+    if not np.all((points >= 0) & (points < 1)):
+        raise UsageError("a delta is from 0 to below 1")
+    reach = _reach(asked)
+    if reach is None:
+        reaches: list[int | None] = [None]
+    elif distances is None:
+        reaches = [*(10**power for power in range(9) if 10**power < reach), reach]
+    else:
+        reaches = list(distances)
+    columns = {"delta": points}
+    for distance in reaches:
+        own = replace(asked.setting, adjacency=Adjacency.STANDARD, max_distance=distance)
+        checked = replace(asked, setting=own)
+        name = "any change" if distance is None else f"distance {distance}"
+        columns[name] = np.array([_local(checked, delta) for delta in points.tolist()])
+    return View(asked, "corrupt", {}, columns, ("ε_L: each report by itself; rounds added",))
+
+
+def _local(asked: Plan, delta: float) -> float:
+    found = local_of([Round(asked.spec, asked.setting, asked.rounds)], delta)
+    return found.epsilon if found.delta <= delta else math.inf
+
+
+def datasets(
+    plan: Planned, changes: Sequence[int], setting: Setting | None = None, *, delta: float | None = None
+) -> View:
+    """(ε, δ) of datasets that differ in several users' values, from a metric guarantee. Never below the truth.
+
+    ε per unit stays, at the sum of all distances (Athanasiou et al. 2025, (1)); δ grows: each change adds
+    δ e^(ε times the distance of those before it), the smallest first (docs/accounting.md, C20). Numbers: `distance`,
+    `epsilon_per_unit`, `epsilon` in all, `delta`; None where no finite bound is known.
+
+    Args:
+        plan: a plan, a certificate, or parameters, which need `setting`. Metric adjacency.
+        changes: for each changed user the distance, 1 to the largest that the plan covers.
+        setting: in place of the plan's own.
+        delta: of one user's change, in place of the plan's own.
+
+    Raises:
+        UsageError: standard adjacency, no change, or one that the plan does not cover.
+    """
+    asked = _metric(plan, setting, delta)
+    steps = sorted(changes)
+    if not steps or len(steps) > asked.setting.honest:
+        raise UsageError(f"name 1 to {asked.setting.honest:,} changes, one for each changed user, not {len(steps):,}")
+    if steps[0] < 1 or (asked.max_distance is not None and steps[-1] > asked.max_distance):
+        raise UsageError(f"a change is from 1 to {asked.max_distance}, the largest that the plan covers")
+    each, total = guarantee_of(asked).certified, sum(steps)
+    if each is None:
+        epsilon = spread = None
+    else:
+        before = itertools.accumulate(steps[:-1], initial=0)
+        terms = [math.exp(min(each * reach * UPWARD, 700.0)) for reach in before]
+        epsilon, spread = each * total * UPWARD, min(1.0, asked.delta * math.fsum(terms) * UPWARD)
+    numbers = {"distance": total, "epsilon_per_unit": each, "epsilon": epsilon, "delta": spread}
+    return View(asked, "datasets", numbers, {}, ("C20: one changed user at a time",))
+
+
+def growing_delta(plan: Planned, setting: Setting | None = None, *, delta: float | None = None) -> View:
+    """ε per unit where δ may grow with the distance: δ e^d for a change by d. Never below the truth.
+
+    The weaker definition of Athanasiou et al. 2025, footnote 2. Beyond ln(1/δ) it promises nothing, as δ e^d is 1
+    there. Numbers: `epsilon`; `constant_delta`, the certified ε with the same δ at every distance; `distance`, from
+    which on nothing is promised.
+
+    Args:
+        plan: a plan, a certificate, or parameters, which need `setting`. Metric adjacency, δ > 0.
+        setting: in place of the plan's own.
+        delta: in place of the plan's own.
+
+    Raises:
+        UsageError: standard adjacency, or δ = 0, which does not grow.
+    """
+    asked = _metric(plan, setting, delta)
+    if asked.delta == 0:
+        raise UsageError("delta 0 does not grow with the distance: give a delta above 0")
+    end = math.ceil(-math.log(asked.delta))
+    reach = min(end - 1, asked.max_distance or end)
+    found = []
+    for distance in range(1, reach + 1):
+        grown = asked.delta * math.exp(distance) / UPWARD
+        if grown < 1:
+            own = replace(asked.setting, max_distance=distance)
+            found.append(guarantee_of(replace(asked, setting=own, delta=grown)).certified)
+    worst = None if None in found else max((each for each in found if each is not None), default=0.0)
+    numbers = {"epsilon": worst, "constant_delta": guarantee_of(asked).certified, "distance": end}
+    return View(asked, "growing-delta", numbers, {}, ("a guarantee for changes up to d at δ e^d, for each d",))
+
+
+def _reach(asked: Plan) -> int | None:
+    """The largest change of a value; None for mechanisms to which all changes are alike."""
+    return asked.max_distance if hasattr(asked.spec, "max_value") else None
+
+
+def _metric(plan: Planned, setting: Setting | None, delta: float | None) -> Plan:
+    asked = shuffled_plan(plan, setting, delta, None)
+    if asked.setting.adjacency is not Adjacency.METRIC:
+        raise UsageError("this view is of distances: ask with metric adjacency")
+    return asked
+
+
+def _histogram(plan: Planned, setting: Setting | None) -> tuple[Plan, KRRHistogram]:
+    asked = shuffled_plan(plan, setting, None, None)
+    if not isinstance(asked.spec, KRRHistogram) or asked.rounds > 1:
+        raise UsageError(f"this view is of one round of krr-histogram, not of {asked.rounds:,} of {asked.kind}")
+    return asked, asked.spec
+
+
+def _epsilons(asked: Plan, wanted: ArrayLike | None) -> Floats:
+    if wanted is None:
+        certified = guarantee_of(asked).certified or 1.0
+        return np.array([multiple * certified for multiple in MULTIPLES])
+    points = np.atleast_1d(np.asarray(wanted, dtype=np.float64))
+    if points.ndim != 1 or not points.size or not np.all(points > 0):
+        raise UsageError("the points of this view are a list of ε above 0")
+    return points
