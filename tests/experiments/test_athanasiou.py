@@ -237,3 +237,32 @@ def test_the_tails_of_theorem_f1_agree_with_mpmath() -> None:
         low, high = users * mean - mpmath.sqrt(2 * spread), users * mean + mpmath.sqrt(3 * spread)
         assert below == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i <= low)), rel=1e-9)
         assert above == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i >= high)), rel=1e-9)
+
+
+def test_figures_of_other_data_are_other_pictures(found: dict[str, Found]) -> None:
+    """Figures 5 and 29 differ in their addresses alone."""
+    clustered, dispersed = found["002-f5"], found["002-f29"]
+    assert [row.y for row in clustered.rows] != [row.y for row in dispersed.rows]
+    for name in ("002-f5", *(f"002-f{number}" for number in range(23, 30))):
+        title = experiment(name).draw(found[name]).get_suptitle()
+        assert str(found[name].rows[0].settings["addresses"]) in title
+
+
+def test_no_series_of_a_figure_doubles_back() -> None:
+    for quick in (False, True):
+        users = experiment("002-f6").work(quick=quick)["users"]
+        assert sorted(set(users)) == list(users)
+
+
+def test_series_of_figure_3_have_markers_of_their_own(found: dict[str, Found]) -> None:
+    figure = experiment("002-f3").draw(found["002-f3"])
+    markers = [line.get_marker() for line in figure.axes[0].lines if line.get_marker() != "None"]
+    assert len(set(markers)) == len(markers) == 4
+
+
+def test_the_cells_of_the_map_touch_and_hold_every_address(found: dict[str, Found]) -> None:
+    rows = found["002-f22"].rows
+    (mesh,) = (each for each in experiment("002-f22").draw(found["002-f22"]).axes[0].collections)
+    counts = mesh.get_array()
+    assert counts is not None
+    assert np.nansum(np.ma.MaskedArray(counts).filled(0)) == sum(row.y for row in rows)

@@ -15,6 +15,7 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_experiments.entry import Entry, Found, Kind
 from shuffledp_experiments.koskela import ENTRIES
 from shuffledp_experiments.koskela.compositions import (
+    LEAST_DRAWN,
     RELEASED_DELTA,
     RELEASED_RDP,
     RELEASED_STRONG,
@@ -23,6 +24,7 @@ from shuffledp_experiments.koskela.compositions import (
 from shuffledp_experiments.koskela.gaussian import shuffled_gaussian
 from shuffledp_experiments.koskela.pairs import LawPair, Losses, clones, third_symbol
 from shuffledp_experiments.koskela.terms import lemma_6
+from shuffledp_experiments.registry import experiment
 from shuffledp_privacy.bounds import Setting, delta_bounds
 from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.histogram.published import strong_adversary_delta
@@ -38,6 +40,23 @@ def found() -> dict[str, Found]:
 def test_the_stated_verdicts_come_out_and_it_draws(found: dict[str, Found], entry: Entry) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
     assert entry.draw(found[entry.id]).axes
+
+
+def test_every_legend_lies_within_its_picture(found: dict[str, Found]) -> None:
+    for entry in ENTRIES:
+        figure = entry.draw(found[entry.id])
+        figure.canvas.draw()
+        for legend in figure.legends:
+            box = legend.get_window_extent()
+            assert box.x0 >= 0, entry.id
+            assert box.x1 <= figure.bbox.width, entry.id
+
+
+def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Found]) -> None:
+    """Between two points δ falls by a factor that its neighbours show, not to what was not resolved."""
+    for axes in experiment("004-f1").draw(found["004-f1"]).axes:
+        for line in axes.lines:
+            assert (np.asarray(line.get_ydata()) >= LEAST_DRAWN).all()
 
 
 def test_certified_is_never_below_attained(found: dict[str, Found]) -> None:

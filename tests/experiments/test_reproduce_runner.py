@@ -16,6 +16,7 @@ from shuffledp_experiments import drawing
 from shuffledp_experiments.data import load
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Verdict, Work, judge
 from shuffledp_experiments.errors import DataNeededError, UnknownExperimentError
+from shuffledp_experiments.pages import listed
 from shuffledp_experiments.registry import experiment, experiments
 from shuffledp_experiments.reporting import report
 from shuffledp_experiments.running import reproduce_one
@@ -135,3 +136,9 @@ def test_a_folder_that_lacks_a_file_is_an_error_of_the_command(tmp_path: Path) -
     ran = CliRunner().invoke(app, ["reproduce", needy.id, "--data", str(tmp_path / "none"), "--out", str(tmp_path)])
     assert isinstance(ran.exception, DataNeededError)
     assert f"{needy.id}: did not run" in ran.output
+
+
+def test_the_list_names_the_aliases() -> None:
+    listed_ids = {name for text, *_ in listed() for name in text.split(" = ")}
+    for entry in experiments().values():
+        assert {entry.id, *entry.aliases} <= listed_ids

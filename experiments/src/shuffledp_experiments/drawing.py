@@ -79,9 +79,15 @@ def cycled(index: int) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, *, columns: int = 4) -> None:
-    """One legend for all axes, below them, each label once."""
+    """One legend for all axes, below them, each label once, in as many columns as fit, up to `columns`."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+    for count in range(columns, 0, -1):
+        legend = figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=count, frameon=False, fontsize=8.5
+        )
+        if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()

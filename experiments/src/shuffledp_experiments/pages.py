@@ -90,8 +90,14 @@ def _short(value: object) -> str:
 
 
 def listed() -> list[tuple[str, str, str, str, float]]:
-    """Id, source, question, verdicts and seconds of each experiment: for `--list`."""
+    """Id with its aliases, source, question, verdicts and seconds of each experiment: for `--list`."""
     return [
-        (entry.id, entry.source, entry.question, ", ".join(sorted(entry.verdicts)), entry.seconds)
+        (
+            " = ".join((entry.id, *entry.aliases)),
+            entry.source,
+            entry.question,
+            ", ".join(sorted(entry.verdicts)),
+            entry.seconds,
+        )
         for entry in experiments().values()
     ]

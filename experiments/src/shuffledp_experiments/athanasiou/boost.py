@@ -82,14 +82,15 @@ def draw(found: Found) -> Figure:
         panel.axhline(rate, color=drawing.QUIET, lw=1, ls=":", label="ε_geo: one report by itself")
         drawing.line(panel, found, f"{name}, as printed", label="Theorem 4.1 as printed (d = 1)")
         drawing.line(panel, found, f"{name}, as released", label="as released", ls="--", lw=1.1)
-        for d_max, style in zip((reach[0], reach[-1]), ("-.", "-"), strict=True):
+        ends = ((reach[0], "-.", ("s", "+")), (reach[-1], "-", ("o", "x")))
+        for d_max, style, (certified, attained) in ends:
             drawing.line(
                 panel,
                 found,
                 f"{name}, d <= {d_max}, certified",
                 label=f"certified, d ≤ {d_max}",
                 ls=style,
-                marker="o",
+                marker=certified,
                 ms=5,
             )
             drawing.line(
@@ -99,7 +100,7 @@ def draw(found: Found) -> Figure:
                 label=f"attained, d ≤ {d_max}",
                 ls=style,
                 lw=1.0,
-                marker="x",
+                marker=attained,
                 ms=5,
             )
         panel.set_xscale("log")

@@ -169,7 +169,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         parameters={
             "epsilon_s": (0.05, 0.2),
             "delta": 0.01,
-            "users": (*range(5, 50, 3), *range(50, 200, 15), 150, *range(200, 1000, 47), 999),
+            "users": tuple(sorted({*range(5, 50, 3), *range(50, 200, 15), 150, *range(200, 1000, 47), 999})),
             "calibrated": (20, 50, 150, 400, 999),
             "d_max": 1000,
         },

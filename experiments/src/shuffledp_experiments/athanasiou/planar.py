@@ -124,22 +124,34 @@ def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
 
 
 @cache
-def addresses(folder: Path | None) -> tuple[Floats, str]:
-    """(lat, lon) of the addresses, shape (rows, 2), and what to say of them."""
+def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, str]:
+    """(lat, lon) of the addresses, shape (rows, 2), and what to say of them.
+
+    Args:
+        folder: with the paper's file, which has the dispersed addresses only; None for a stand-in.
+        dispersed: whether the stand-in leaves out the rectangle that the paper's dispersed data leave out.
+    """
     if folder is None:
         generator = np.random.default_rng(22)
         centre = np.array([(low + high) / 2 for low, high in BOX])
         spread = np.array([(high - low) / 8 for low, high in BOX])
         found = centre + spread * generator.normal(size=(20_000, 2))
-        inside = np.all([(found[:, i] >= BOX[i][0]) & (found[:, i] <= BOX[i][1]) for i in (0, 1)], axis=0)
+        inside = _within(found, BOX)
+        if dispersed:
+            inside &= ~_within(found, SUBURBS)
         return found[inside], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
     return load(folder, "austin"), "only the dispersed addresses are to be had; figures 5, 22 to 25 and 27 used all"
 
 
+def _within(places: Floats, box: tuple[tuple[float, float], tuple[float, float]]) -> NDArray[np.bool_]:
+    inside = [(places[:, i] >= box[i][0]) & (places[:, i] <= box[i][1]) for i in (0, 1)]
+    return np.asarray(np.all(inside, axis=0))
+
+
 @cache
-def share_of_ones(folder: Path | None) -> float:
+def share_of_ones(folder: Path | None, *, dispersed: bool = False) -> float:
     """Mean coordinate of the addresses over both axes, as a share of the grid."""
-    found, _ = addresses(folder)
+    found, _ = addresses(folder, dispersed=dispersed)
     parts = [(found[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
     # Squares are counted from the upper left.
     return float(np.clip((1 - parts[0].mean() + parts[1].mean()) / 2, 0.01, 0.99))
@@ -230,9 +242,12 @@ def run_figure(work: Work) -> Found:
         work["delta"],
         work["manhattan"],
     )
-    share, note = share_of_ones(work.data), addresses(work.data)[1]
+    dispersed = work["dispersed"]
+    share = share_of_ones(work.data, dispersed=dispersed)
+    note = addresses(work.data, dispersed=dispersed)[1]
     rows: list[Row] = []
     base = {"epsilon": epsilon, "delta": delta}
+    base["addresses"] = _named(dispersed=dispersed, given=work.data is not None)
     for name in (LOCAL, *NAMES):
         rows += [
             point(
@@ -265,6 +280,13 @@ def run_figure(work: Work) -> Found:
     return Found((*rows, *more), tuple(claims), (note, f"by Theorem 3.1 RR-Shuffle needs {fewest} users here"))
 
 
+def _named(*, dispersed: bool, given: bool) -> str:
+    """The addresses of a figure, in words; the file holds the dispersed ones only."""
+    if not given:
+        return "stand-in for the dispersed ones" if dispersed else "stand-in for all"
+    return "the dispersed ones" if dispersed else "the dispersed ones in place of all"
+
+
 def draw_figure(found: Found) -> Figure:
     """As printed, as released, and certified for changes by the whole grid."""
     widest = sorted({int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series})  # type: ignore[call-overload]
@@ -280,6 +302,7 @@ def draw_figure(found: Found) -> Figure:
     radius, squares = first.settings["radius"], first.settings["squares"]
     axes[0, 0].set_ylabel(f"{first.y_name}, mean and quartiles")
     axes[0, 0].set_title(f"As printed, ε = {first.settings['epsilon']:g} within {radius:g} m", fontsize=10.5)
+    figure.suptitle(f"Addresses: {first.settings['addresses']}; grid of {squares} x {squares} squares", fontsize=11)
     for name in NAMES:
         drawing.line(axes[0, 0], found, f"{name} as printed", label=name, color=COLOUR[name])
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
@@ -434,6 +457,18 @@ def run_map(work: Work) -> Found:
     )
 
 
+def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Edges of the map's cells and their counts, NaN where there are none, from the centres of those with addresses."""
+    edges, places = [], []
+    for centres, (low, high) in zip((x, y), (BOX[1], BOX[0]), strict=True):
+        count = round((high - low) / float(np.diff(np.unique(centres)).min()))
+        edges.append(np.linspace(low, high, count + 1))
+        places.append(np.searchsorted(edges[-1], centres) - 1)
+    grid = np.full((edges[1].size - 1, edges[0].size - 1), np.nan)
+    grid[places[1], places[0]] = counts
+    return edges[0], edges[1], grid
+
+
 def draw_map(found: Found) -> Figure:
     """Addresses by cell, on a logarithmic scale."""
     from matplotlib.colors import LogNorm
@@ -443,7 +478,7 @@ def draw_map(found: Found) -> Figure:
     x = np.array([float(r.x) for r in found.rows])
     latitudes = np.array([float(r.settings["latitude"]) for r in found.rows])  # type: ignore[arg-type]
     counts = np.array([r.y for r in found.rows])
-    points = panel.scatter(x, latitudes, c=counts, s=9, marker="s", cmap="viridis", norm=LogNorm(), lw=0)
+    points = panel.pcolormesh(*_map_cells(x, latitudes, counts), cmap="viridis", norm=LogNorm())
     figure.colorbar(points, ax=panel, label="addresses in the cell", shrink=0.85)
     (south, north), (west, east) = SUBURBS
     panel.plot([west, east, east, west, west], [south, south, north, north, south], color="#d55e00", lw=1.4)
@@ -468,7 +503,9 @@ def draw_map(found: Found) -> Figure:
 
 def figure(number: int, epsilon: float, **options: Any) -> Entry:
     """The entry of one of the figures."""
-    changed: dict[str, Any] = {key: options.pop(key) for key in ("squares", "radius", "manhattan") if key in options}
+    changed: dict[str, Any] = {
+        key: options.pop(key) for key in ("squares", "radius", "manhattan", "dispersed") if key in options
+    }
     squares = changed.get("squares", 1000)
     return Entry(
         id=f"002-f{number}",
@@ -480,6 +517,7 @@ def figure(number: int, epsilon: float, **options: Any) -> Entry:
             "squares": squares,
             "radius": 600.0,
             "manhattan": False,
+            "dispersed": False,
             **changed,
             "users": tuple(range(500, 4001, 500)),
             "calibrated": (500, 1000, 2000, 4000),
@@ -522,10 +560,10 @@ FIGURES: Final = (
     figure(23, 0.1, verdicts=_FALSE, seconds=37, seconds_quick=2),
     figure(24, 0.2, squares=500, verdicts=_FALSE, seconds=37, seconds_quick=2),
     figure(25, 0.3, squares=1500, radius=500.0, verdicts=_FALSE, seconds=37, seconds_quick=2),
-    figure(26, 0.2, radius=300.0, verdicts=_FALSE, seconds=37, seconds_quick=2),
+    figure(26, 0.2, radius=300.0, dispersed=True, verdicts=_FALSE, seconds=37, seconds_quick=2),
     figure(27, 0.1, manhattan=True, verdicts=_FALSE, seconds=37, seconds_quick=1.2),
-    figure(28, 0.2, manhattan=True, verdicts=_FALSE, seconds=37, seconds_quick=2.4),
-    figure(29, 0.15, verdicts=_RIGHT, seconds=37, seconds_quick=1),
+    figure(28, 0.2, manhattan=True, dispersed=True, verdicts=_FALSE, seconds=37, seconds_quick=2.4),
+    figure(29, 0.15, dispersed=True, verdicts=_RIGHT, seconds=37, seconds_quick=1),
 )
 
 MAP: Final = Entry(

@@ -135,11 +135,11 @@ def _draw_show(found: Found) -> Figure:
     for (left, right), city in zip(grid, CITIES, strict=True):
         east, north = found.series(f"{city.name}: places")
         left.plot(east.astype(np.float64), north, ",", color=drawing.CYCLE[3])
-        left.set_title(f"{city.name}: check-ins", fontsize=11, loc="left")
+        left.set_title(f"{city.name}: check-ins", fontsize=11)
         left.set_xlim(city.west, city.east)
         left.set_ylim(city.south, city.north)
         mesh = _heat(right, found, f"{city.name}: true", city)
-        right.set_title(f"{city.rows} x {city.columns} cells", fontsize=11, loc="left")
+        right.set_title(f"{city.rows} x {city.columns} cells", fontsize=11)
         figure.colorbar(mesh, ax=right, label="share of users")
         for axes in (left, right):
             axes.set_xlabel("longitude (°)")
@@ -202,7 +202,7 @@ def _draw_estimate(found: Found) -> Figure:
     for line, city in zip(grid, CITIES, strict=True):
         for axes, name in zip(line, shown, strict=True):
             mesh = _heat(axes, found, f"{city.name}: {name}", city)
-            axes.set_title(f"{city.name}:\n{name}", fontsize=9.5, loc="left")
+            axes.set_title(f"{city.name}:\n{name}", fontsize=9.5)
             axes.set_aspect(1 / np.cos(np.radians(city.south)), adjustable="box")
             axes.set_xticks([])
             axes.set_yticks([])
@@ -291,7 +291,7 @@ def _draw_by_users(found: Found) -> Figure:
             drawing.line(axes, found, f"{name}: {each}", label=each, **style)
         axes.set_yscale("log")
         axes.set_xlabel("users, n")
-        axes.set_title(name, fontsize=11, loc="left")
+        axes.set_title(name, fontsize=11)
     for line in grid:
         line[0].set_ylabel("total variation, mean and 5-95 %")
     drawing.legend_below(figure, columns=3)

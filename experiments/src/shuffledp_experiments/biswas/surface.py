@@ -58,11 +58,11 @@ def _draw(found: Found) -> Figure:
     for axes, name in zip(grid[0], (_PRINTED, _CERTIFIED), strict=False):
         shown = np.maximum(tables[name], _FLOOR)
         mesh = axes.pcolormesh(axis, axis, shown, norm=LogNorm(_FLOOR, 1), cmap="viridis", shading="nearest")
-        axes.set_title(f"δ, {name}", fontsize=11, loc="left")
+        axes.set_title(f"δ, {name}", fontsize=11)
     figure.colorbar(mesh, ax=grid[0, :2].tolist(), label="δ (1e-60 and below alike; white: δ = 0)", shrink=0.9)
     orders = np.log10(tables[_ATTAINED] / np.maximum(tables[_PRINTED], 5e-324))
     mesh = grid[0, 2].pcolormesh(axis, axis, orders, cmap="inferno_r", vmin=0, shading="nearest")
-    grid[0, 2].set_title("orders of magnitude, attained / printed", fontsize=11, loc="left")
+    grid[0, 2].set_title("orders of magnitude, attained / printed", fontsize=11)
     figure.colorbar(mesh, ax=grid[0, 2], shrink=0.9)
     for axes in grid[0]:
         axes.grid(visible=False)

@@ -173,7 +173,7 @@ def _draw_by_n(found: Found) -> Figure:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("users, n")
-        axes.set_title(title, fontsize=11, loc="left")
+        axes.set_title(title, fontsize=11)
     grid[0, 0].set_ylabel("total variation, mean and 5-95 %")
     grid[0, 1].sharey(grid[0, 0])
     drawing.legend_below(figure, columns=3)
@@ -275,7 +275,7 @@ def draw_bins(found: Found) -> Figure:
             sorted({float(row.x) for row in found.rows if row.x_name == "x0" and row.series.startswith(f"{name}:")})
         )
         axes.set_xlabel("x0")
-        axes.set_title(name, fontsize=11, loc="left")
+        axes.set_title(name, fontsize=11)
     grid[0, 0].set_ylabel("|π̂ - π|, mean and 5-95 %")
     drawing.legend_below(figure, columns=3)
     return figure

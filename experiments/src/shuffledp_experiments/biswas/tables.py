@@ -254,7 +254,7 @@ def _finish(axes: Axes, title: str, decades: int) -> None:
     axes.set_ylim(10.0**-decades, 100)
     axes.set_yticks([10.0**-each for each in range(0, decades, 20)])
     axes.set_xlabel("ε (nats)")
-    axes.set_title(title, fontsize=11, loc="left")
+    axes.set_title(title, fontsize=11)
 
 
 def _draw_compare(found: Found) -> Figure:

@@ -34,6 +34,10 @@ RESOLVED: Final = 1e-9
 """δ at which the certified composition of figure 1 is still tight."""
 
 
+LEAST_DRAWN: Final = 1e-12
+"""Least δ that figure 1 shows."""
+
+
 class Sides(TypedDict):
     """Both sides of the truth."""
 
@@ -101,11 +105,13 @@ def draw_general(found: Found) -> Figure:
             ("as released, the pair of 2-RR", "printed: as released", {"ls": ":", "color": COLOURS[Kind.PUBLISHED]}),
             ("attained by 3-RR", "attained by 3-RR", {}),
         ):
-            line(each, found, _rounds(name, times), label=label, **style)
+            # What the composition cannot resolve is 0: the curve ends before it, rather than falling there.
+            resolved = [row for row in found.rows if row.y >= LEAST_DRAWN]
+            line(each, resolved, _rounds(name, times), label=label, **style)
         digits = [row for row in found.rows if row.kind is Kind.PUBLISHED and row.settings["rounds"] == times]
         each.plot([row.x for row in digits], [row.y for row in digits], "o", color=COLOURS[Kind.PUBLISHED], ms=5,
                   label="published digits, as released")  # fmt: skip
-        each.set(yscale="log", xlabel="ε (nats)", ylim=(1e-12, 0.2), title=_rounds("", times).strip(", "))
+        each.set(yscale="log", xlabel="ε (nats)", ylim=(LEAST_DRAWN, 0.2), title=_rounds("", times).strip(", "))
     axes[0, 0].set_ylabel("δ")
     figure.suptitle("Any 4-LDP randomiser shuffled among 10,000: the printed bound is the certified one", fontsize=11)
     drawing.legend_below(figure, columns=3)
