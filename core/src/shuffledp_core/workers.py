@@ -11,10 +11,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import wait as wait_for
 from typing import Any, Final
 
+from shuffledp_core.core_dumps import forbid_core_dumps
+
 _BROKEN_SECONDS: Final = 0.05
 """Interval at which a pool that shuts down is asked whether it has broken, before Python 3.11.5."""
-
-from shuffledp_core.core_dumps import forbid_core_dumps
 
 
 def cores() -> int:
