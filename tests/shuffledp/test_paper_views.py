@@ -91,10 +91,11 @@ def test_the_curve_of_corrupt_nodes_is_the_registrys() -> None:
 
 @pytest.mark.parametrize("delta", [1e-3, 0.05])
 def test_datasets_that_differ_in_several_values_have_the_guarantee_of_the_view(delta: float) -> None:
-    views = {
-        changes: sdp.datasets(RR, changes, METRIC, delta=delta).numbers
-        for changes in ((1,), (2,), (1, 1), (1, 2), (2, 2), (1, 1, 1), (1, 1, 2), (1, 2, 2), (2, 2, 2))
-    }
+    several: list[tuple[int, ...]] = [
+        *((1,), (2,), (1, 1), (1, 2), (2, 2)),
+        *((1, 1, 1), (1, 1, 2), (1, 2, 2), (2, 2, 2)),
+    ]
+    views = {changes: sdp.datasets(RR, changes, METRIC, delta=delta).numbers for changes in several}
     for before, after in product(product(range(3), repeat=3), repeat=2):
         changes = tuple(sorted(abs(a - b) for a, b in zip(before, after, strict=True) if a != b))
         if not changes:

@@ -9,8 +9,9 @@ class Adjacency(StrEnum):
     """Relation between neighbouring datasets; the number of users is public in both.
 
     STANDARD: one user's value changes in any way; ε is for the whole change.
-    METRIC: one user's value changes by d, 1 <= d <= d_max, at most the largest value; ε is per unit of d. Definition 4
-        of Athanasiou et al. 2025 covers several changed values as well, which needs a larger δ.
+    METRIC: one user's value changes by d, 1 <= d <= d_max, at most the largest value; ε is per unit of d.
+
+    Definition 4 of Athanasiou et al. 2025 covers several changed values as well, which needs a larger δ.
     """
 
     STANDARD = "standard"
