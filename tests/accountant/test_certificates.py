@@ -20,7 +20,7 @@ from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, Led
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
 from shuffledp_core.keys import Identity
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RapporHistogram
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RapporHistogram, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
@@ -270,6 +270,21 @@ def test_a_certificate_that_claims_less_than_the_truth_passes() -> None:
     assert honest.epsilon.certified is not None
     modest = msgspec.structs.replace(honest.epsilon, certified=honest.epsilon.certified * 2)
     recheck(changed(honest, epsilon=modest))
+
+
+def test_a_local_guarantee_is_rechecked_at_its_own_delta() -> None:
+    """A pure ε_L of rr-shuffle, as older certificates state it, and today's smaller one at δ are both true."""
+    plan = msgspec.structs.replace(PLAIN, mechanism="rr-shuffle", size=50)
+    today = issued(plan, RRShuffle(max_value=50, randomise=Fraction(1, 2)))
+    recheck(today)
+    pure = 50 * math.log(3)
+    assert today.corrupted.delta == PLAIN.delta
+    assert today.corrupted.epsilon is not None
+    assert today.corrupted.epsilon < 0.97 * pure
+    recheck(changed(today, corrupted=CorruptedGuarantee(epsilon=pure * (1 + 1e-9), delta=0.0)))
+    for epsilon, delta in ((today.corrupted.epsilon, 0.0), (0.99 * today.corrupted.epsilon, PLAIN.delta)):
+        with pytest.raises(DocumentError, match="all nodes corrupt"):
+            recheck(changed(today, corrupted=CorruptedGuarantee(epsilon=epsilon, delta=delta)))
 
 
 def test_an_expired_certificate_is_refused_where_the_time_is_asked_for() -> None:

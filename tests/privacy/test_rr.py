@@ -143,17 +143,69 @@ def test_theorem_3_1_is_not_evaluated_outside_its_conditions() -> None:
     assert rr.published_epsilon(RRShuffle(max_value=2, randomise=Fraction(1, 10)), 50, 1e-6) is None
 
 
-def test_a_corrupted_user_has_the_epsilon_of_ordered_bits() -> None:
-    """docs/accounting.md of Theorem 7.1: p = .393 and k bits give 1.408 a unit, not .764; by the bit's own law."""
-    spec = RRShuffle(max_value=1000, randomise=Fraction(393, 1000))
-    found = corrupted_bounds(spec, Setting(50, 50, Adjacency.METRIC), 1e-2)
+def test_one_bit_alone_has_the_local_epsilon_of_the_page() -> None:
+    """docs/accounting.md of Theorem 7.1: p = .393 and k ordered bits give 1.408 a unit, not .764."""
+    bit = corrupted_bounds(RRShuffle(max_value=1, randomise=Fraction(393, 1000)), Setting(50, 50), 0.0)
     exact = mpmath.log(mpmath.mpf(2000 - 393) / 393)  # a bit is flipped with probability 393/2000
-    assert found.epsilon == pytest.approx(float(exact), rel=1e-12)
+    assert bit.epsilon == pytest.approx(float(exact), rel=1e-12)
     page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
     assert f"one bit alone has ln((2-p)/p) = {float(exact):.3f}." in page
     assert f".764 printed, {float(exact):.3f} true" in page
+
+
+def _true_local_epsilon(spec: RRShuffle, distance: int, delta: float) -> float:
+    """Total ε at δ of the number of ones that one device sends, over all its values; scipy's binomials."""
+    flip, k = float(spec.randomise) / 2, spec.max_value
+    worst = 0.0
+    for low in {0, (k - distance) // 2, k - distance}:
+        laws = [
+            np.convolve(binom.pmf(range(x + 1), x, 1 - flip), binom.pmf(range(k - x + 1), k - x, flip))
+            for x in (low, low + distance)
+        ]
+        # The ratio is monotone, so that the worst events are tails.
+        for likely, unlikely in (laws, (laws[1][::-1], laws[0][::-1])):
+            first, second = np.cumsum(likely), np.cumsum(unlikely)
+            seen = first > delta
+            worst = max(worst, float(np.log((first[seen] - delta) / second[seen]).max()))
+    return worst
+
+
+@pytest.mark.parametrize(("distance", "per_unit"), [(1, 0.024), (10, 0.092), (100, 0.246)])
+def test_a_corrupted_users_report_is_a_number_of_ones(distance: int, per_unit: float) -> None:
+    """Nodes see how many ones a device sends, not which of its bits are ones: S10 (g)."""
+    spec = RRShuffle(max_value=1000, randomise=Fraction(3926, 10000))
+    exact = _true_local_epsilon(spec, distance, 1e-2)
+    assert exact / distance == pytest.approx(per_unit, abs=6e-4)
+    for adjacency, units in ((Adjacency.STANDARD, 1), (Adjacency.METRIC, distance)):
+        found = corrupted_bounds(spec, Setting(50, 50, adjacency, distance), 1e-2)
+        assert exact * (1 - 1e-9) <= found.epsilon * units <= exact * (1 + 1e-3)
+        assert found.delta == 1e-2
+
+
+def test_a_corrupted_users_largest_change_costs_what_two_binomials_do() -> None:
+    """From 0 to k = 1000: one report shows Bin(k, p/2) or Bin(k, 1-p/2), .936 per unit at δ = .01 instead of 1.41."""
+    spec, counts = RRShuffle(max_value=1000, randomise=Fraction(3926, 10000)), np.arange(1001)
+    laws = [np.logaddexp.accumulate(binom.logpmf(counts, 1000, chance)) for chance in (0.1963, 0.8037)]
+    seen = laws[0] > math.log(1e-2)
+    exact = float((np.log(np.exp(laws[0][seen]) - 1e-2) - laws[1][seen]).max())
+    assert exact / 1000 == pytest.approx(0.936, abs=5e-4)
+    for adjacency, units in ((Adjacency.STANDARD, 1), (Adjacency.METRIC, 1000)):
+        found = corrupted_bounds(spec, Setting(50, 50, adjacency), 1e-2)
+        assert exact * (1 - 1e-9) <= found.epsilon * units <= exact * (1 + 1e-3)
+
+
+def test_what_a_corrupted_user_keeps_is_attained_by_that_user_alone() -> None:
+    for value, delta in ((1, 0.0), (1, 1e-6), (5, 0.0), (100, 1e-6), (1000, 1e-2)):
+        spec = RRShuffle(max_value=value, randomise=Fraction(1, 3))
+        found, alone = corrupted_bounds(spec, Setting(9, 9), delta), epsilon_bounds(spec, Setting(1, 1), delta)
+        assert alone.attained <= found.epsilon * (1 + 1e-9)
+        assert alone.attained >= found.epsilon * 0.99
+
+
+def test_a_delta_that_saves_nothing_leaves_the_local_guarantee_pure() -> None:
+    found = corrupted_bounds(RRShuffle(max_value=1, randomise=Fraction(1, 3)), Setting(9, 9), 1e-6)
     assert found.delta == 0.0
-    assert corrupted_bounds(spec, Setting(50, 50), 0.0).epsilon == pytest.approx(1000 * found.epsilon)
+    assert found.epsilon == pytest.approx(math.log(5))
 
 
 def test_enough_randomness_is_pure_for_one_user() -> None:

@@ -129,7 +129,8 @@ def _theorem_71() -> Statement:
         found = spec(users)
         if found is None:
             return Bounds(math.inf, 0.0, None, ())
-        exact = corrupted_bounds(found, metric(1, 1), DELTA)
+        # Of the bits in their order, as Algorithm 2 has them, the pure one.
+        exact = corrupted_bounds(found, metric(1, 1), 0.0)
         # One bit is binary randomised response: its exact ε at δ, from both sides.
         one = both_sides(RRShuffle(max_value=1, randomise=found.randomise), standard(1))
         return Bounds(exact.epsilon, one.attained, None, exact.basis)

@@ -285,6 +285,9 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
             below[active] = np.where(excess > 0, np.maximum(below[active], now), below[active])
             above[active] = np.where(excess > 0, above[active], np.minimum(above[active], now))
             outside = np.isfinite(above[active]) & ~nowhere & ~((step >= below[active]) & (step <= above[active]))
+            # Tangents in e^E creep where the total is hundreds of nats: every other late step halves a wide bracket.
+            if count >= _QUICK_STEPS and count % 2 == 0:
+                outside |= np.isfinite(above[active]) & ~nowhere & (above[active] > 1.001 * below[active])
             step = np.where(outside, 0.5 * (below[active] + above[active]), step)
         # Nothing is gained below about the width of the bracket of HS itself.
         with np.errstate(over="ignore", invalid="ignore"):

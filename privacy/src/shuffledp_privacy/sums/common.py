@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,6 +270,11 @@ def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
     weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
     mixed = values[left] + weight * (values[right] - values[left])
     return np.where(exact, values[right], np.minimum(mixed * (1.0 + 1e-12), 1.0))
+
+
+def alone(setting: Setting) -> Setting:
+    """The setting of one user's report by itself, which is what corrupt nodes see of a user."""
+    return replace(setting, users=1, honest=1)
 
 
 def is_metric(setting: Setting) -> bool:

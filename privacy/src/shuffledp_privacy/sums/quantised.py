@@ -39,6 +39,7 @@ from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_e
 from shuffledp_privacy.rounds.subsampling import ROUNDING, reflected, subsampled_epsilon
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import (
+    alone,
     check_delta,
     check_epsilon,
     chord,
@@ -483,9 +484,15 @@ def _(spec: QuantisedRR, setting: Setting, delta: float) -> Bounds:
 
 
 @corrupted_bounds.register
-def _(spec: QuantisedRR, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    basis = "S20: the bits in order, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p)"
-    return CorruptedBounds(quantised_round(spec, setting).local(), 0.0, (basis,))
+def _(spec: QuantisedRR, setting: Setting, delta: float) -> CorruptedBounds:
+    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes (S10 (g))."""
+    pure = quantised_round(spec, setting).local()
+    if delta > 0.0:
+        epsilon = quantised_round(spec, alone(setting)).epsilon(delta)
+        if epsilon < rr.WORTH_A_DELTA * pure:
+            return CorruptedBounds(epsilon, delta, ("S20: one report is a number of ones, analysed as one user's sum",))
+    basis = "S20: one report, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p)"
+    return CorruptedBounds(pure, 0.0, (basis,))
 
 
 @standard_error.register

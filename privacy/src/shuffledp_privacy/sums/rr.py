@@ -32,6 +32,7 @@ from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_e
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
 from shuffledp_privacy.sums.common import (
     NODES,
+    alone,
     check_delta,
     check_epsilon,
     chord,
@@ -55,6 +56,9 @@ CONTINUED_NODES = 40
 
 SLACK = 5e-4
 """Accepted relative gap between certified and attained ε: blocks of compositions lose noise."""
+
+WORTH_A_DELTA = 0.99
+"""Share of the pure ε_L below which the one at the plan's δ is stated instead."""
 
 _BASIS = (
     "S10: exact divergence for every number of ones among the other bits, both directions",
@@ -278,17 +282,23 @@ def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
     item = bit_shuffle(spec, setting)
     local = item.per_unit * (1 if item.metric else item.d_max)
     if delta == 0.0:
-        return Bounds(local, 0.0, None, _BASIS)
+        # Exact: the outcome without any one has this ratio on every dataset.
+        return Bounds(local, downward(local), None, _BASIS)
     certified, low = item.epsilon(delta)
     published = published_epsilon(spec, setting.users, delta) if item.metric else None
     return Bounds(min(certified, local), downward(low), published, (*_BASIS, _PUBLISHED))
 
 
 @corrupted_bounds.register
-def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
+def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:
+    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes (S10 (g))."""
     d_max = distances(spec.max_value, setting)
-    epsilon = local_epsilon(spec) * (1 if is_metric(setting) else d_max)
-    return CorruptedBounds(epsilon, 0.0, ("S10: the bits in order, d of them differ, ln((2-p)/p) each",))
+    pure = local_epsilon(spec) * (1 if is_metric(setting) else d_max)
+    if delta > 0.0:
+        epsilon = epsilon_bounds(spec, alone(setting), delta).certified
+        if epsilon < WORTH_A_DELTA * pure:
+            return CorruptedBounds(epsilon, delta, ("S10: one report is a number of ones, analysed as one user's sum",))
+    return CorruptedBounds(pure, 0.0, ("S10: one report is a number of ones, d ln((2-p)/p) at δ = 0, exact",))
 
 
 @standard_error.register
