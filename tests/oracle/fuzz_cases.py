@@ -381,7 +381,9 @@ def _of_sum(
     ends = {(value, value + move) for value in (0, top, *held) for d in distances for move in (d, -d)}
     changes = sorted({(min(pair), max(pair)) for pair in ends if min(pair) >= 0 and max(pair) <= top})
     between = int(numbers.integers(0, top + 1))
-    others: list[oracle.Others] = [{0: rest}, {top: rest}, {0: rest // 2, top: rest - rest // 2}, {between: rest}]
+    # In the middle nobody is clamped: with little padding and much noise that may show what the ends hide.
+    others: list[oracle.Others] = [{0: rest}, {top: rest}, {top // 2: rest}, {between: rest}]
+    others.append({0: rest // 2, top: rest - rest // 2})
     others += more
     wanted = None if target is None else target.epsilon
     pairs = oracle.sum_pairs(report, others, changes)

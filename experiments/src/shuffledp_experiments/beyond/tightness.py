@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,8 +33,8 @@ def _rr(users: int, distance: int) -> Bounds:
     return both_sides(RRShuffle(max_value=LARGEST_VALUE, randomise=Fraction(1, 10)), metric(users, distance))
 
 
-def _geo(users: int, distance: int) -> Bounds:
-    rate, setting = Fraction(1, 5), metric(users, distance)
+def _geo(rate: Fraction, users: int, distance: int) -> Bounds:
+    setting = metric(users, distance)
     padding = unnoticed_geo_padding(rate, LARGEST_VALUE, setting, DELTA)
     return both_sides(GeoShuffle(max_value=LARGEST_VALUE, epsilon_geo=rate, padding=padding), setting)
 
@@ -47,7 +48,8 @@ def _sgdl(users: int, distance: int) -> Bounds:
 
 SUMS: Final[dict[str, Callable[[int, int], Bounds]]] = {
     "rr-shuffle, p = 0.1": _rr,
-    "geo-shuffle, ε_geo = 0.2": _geo,
+    "geo-shuffle, ε_geo = 0.2": partial(_geo, Fraction(1, 5)),
+    "geo-shuffle, ε_geo = 0.6": partial(_geo, Fraction(3, 5)),
     "sgdl-shuffle, ε = 0.2": _sgdl,
 }
 """Sums whose tightness is drawn, with paddings of the accountant's choice."""

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from shuffledp_privacy.primitives.contour import UNIT, Floats
-from shuffledp_privacy.sums.attained import LONGEST, Clamped, reach
+from shuffledp_privacy.sums.attained import LONGEST, reach
+
+PARTS = (0.0, 0.4, 0.7, 1.0)
+"""Parts of the way to the first mean by which tilts move the second; neighbouring windows overlap."""
+
+MOST_RATES = 4.0
+"""Largest tilt, in rates of the noise: from one rate on reports lie at the ends of their range."""
 
 FROM = 6.0
 """Total ε from which the tilted sum is asked."""
@@ -37,9 +43,10 @@ class Compared:
 
     def epsilon(self, delta: float) -> float:
         """Largest E, about, at which `delta` is reached; 0 where it never is."""
-        low, high = 0.0, 700.0
-        if self.delta(low) < delta:
+        if not self.low.size or self.delta(0.0) < delta:
             return 0.0
+        # There no point of the first law is above the second.
+        low, high = 0.0, max(0.0, float((self.low - self.high).max()))
         for _ in range(60):
             middle = 0.5 * (low + high)
             if self.delta(middle) >= delta:
@@ -49,60 +56,143 @@ class Compared:
         return low * (1 - 1e-12)
 
 
-def compared(user: Clamped, honest: int, distance: int, tilt: float, relative: float) -> list[Compared]:
-    """Everybody at 0 against one at `distance`, in both orders, each under a tilt of this size.
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """One user's clamped report, its probabilities in logarithms so that none of them is lost.
 
-    The total ε over the distance suits. Every probability of one user's law is off by at most the factor
-    1 + `relative`; of what the law leaves out less than 1e-30 may be left under the tilt.
+    Attributes:
+        log_pmf: ln P(N = m) of the symmetric noise, m = 0, 1, ..., at least to k + c.
+        log_tail: ln P(N >= m); same shape.
+        padding: c.
+        max_value: k.
+        rate: about how fast the noise falls, nats per unit; with a larger tilt reports lie at the ends.
+        relative: error of each logarithm, at most.
+    """
+
+    log_pmf: Floats
+    log_tail: Floats
+    padding: int
+    max_value: int
+    rate: float
+    relative: float
+
+    @property
+    def points(self) -> int:
+        """Number of different reports, k + 2c + 1."""
+        return self.max_value + 2 * self.padding + 1
+
+    def tilted(self, value: int, tilt: float) -> tuple[Floats, Floats, float]:
+        """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), and the logarithm of its divisor."""
+        support = np.arange(-self.padding, self.max_value + self.padding + 1, dtype=np.float64)
+        steps = np.abs(support - value).astype(np.int64)
+        logs = self.log_pmf[steps]
+        logs[[0, -1]] = self.log_tail[steps[[0, -1]]]
+        exponents = logs + tilt * support
+        top = float(exponents.max())
+        weights = np.exp(exponents - top)
+        total = float(weights.sum())
+        return support, weights / total, top + math.log(total)
+
+
+def two_datasets(user: Reports, honest: int, distance: int) -> tuple[Compared, ...]:
+    """Lower bounds for one user's change by `distance`, all others at 0 or all in the middle, in both orders."""
+    return tuple(pair for held in (0, user.max_value // 2) for pair in compared(user, honest, held, distance))
+
+
+def compared(user: Reports, honest: int, held: int, distance: int) -> list[Compared]:
+    """All others at `held`, one user at 0 against one at `distance`, in both orders; empty where a window is too long.
+
+    Any tilt gives valid bounds. P(y) is large about P's mean, far from Q's; each tilt moves Q's mean a part of the way.
+
+    Args:
+        user: one user's report.
+        honest: number of users, the changed one among them.
+        held: value of the others.
+        distance: largest change.
     """
     pairs = []
-    for values, sign in (((0, distance), -1.0), ((distance, 0), 1.0)):
-        found = _laws(user, honest, values, sign * tilt, relative)
-        if found is not None:
-            pairs.append(found)
+    for near, far, sign in ((0, distance, -1.0), (distance, 0, 1.0)):
+        sums = _Sums(user, honest, held, (near, far))
+        shown = sums.shown()
+        low, high = np.full(shown.size, -np.inf), np.zeros(shown.size)
+        for part in PARTS:
+            found = _laws(sums, sums.tilt(part, sign * MOST_RATES * user.rate), shown)
+            if found is not None:
+                low, high = np.maximum(low, found.low), np.minimum(high, found.high)
+        keep = np.isfinite(low)
+        pairs.append(Compared(low[keep], high[keep]))
     return pairs
 
 
-def _tilted(user: Clamped, value: int, tilt: float) -> tuple[Floats, Floats, float]:
-    """One report's points, its tilted law, and the logarithm by which it was divided."""
-    first, law = user.report(value)
-    support = first + np.arange(law.size, dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        exponents = np.log(law) + tilt * support
-    top = float(exponents.max())
-    weights = np.exp(exponents - top)
-    total = float(weights.sum())
-    return support, weights / total, top + math.log(total)
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """The sum of all reports on two datasets: others at `held`, the changed user at the first or second of `values`."""
+
+    user: Reports
+    honest: int
+    held: int
+    values: tuple[int, int]
+
+    def mean(self, value: int, tilt: float) -> float:
+        """Mean of the tilted sum with the changed user at `value`."""
+        support, others, _ = self.user.tilted(self.held, tilt)
+        _, own, _ = self.user.tilted(value, tilt)
+        return float(((self.honest - 1) * others + own) @ support)
+
+    def tilt(self, part: float, largest: float) -> float:
+        """Tilt between 0 and `largest` that moves the second mean by a part of the way to the first."""
+        near, far = (self.mean(value, 0.0) for value in self.values)
+        goal, sign = far + part * (near - far), math.copysign(1.0, largest)
+        low, high = 0.0, 1.0
+        for _ in range(16 if part else 0):
+            middle = 0.5 * (low + high)
+            short = sign * (self.mean(self.values[1], middle * largest) - goal) < 0
+            low, high = (middle, high) if short else (low, middle)
+        return low * largest
+
+    def shown(self) -> Floats:
+        """Sums that together are all but certain on the first dataset."""
+        support, others, _ = self.user.tilted(self.held, 0.0)
+        mean = float(others @ support)
+        down, up = _reaches(others, support - mean, self.honest)
+        middle = (self.honest - 1) * mean
+        first, last = math.floor(middle - down + support[0]), math.ceil(middle + up + support[-1])
+        # Any selection of sums gives a lower bound.
+        return np.arange(first, min(last + 1, first + LONGEST), dtype=np.float64)
 
 
-def _laws(user: Clamped, honest: int, values: tuple[int, int], tilt: float, relative: float) -> Compared | None:
-    support, common, log_common = _tilted(user, 0, tilt)
+def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
+    """How far the sum of `honest` reports is from its mean at most, down and up, but for a mass of `_LOST` each."""
+    down, up = (reach(law, sign * offset, honest, 1) for sign in (-1, 1))
+    return min(down, math.ceil(-honest * float(offset[0]))), min(up, math.ceil(honest * float(offset[-1])))
+
+
+def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
+    """Bounds of both laws at the `shown` sums by one transform; None where its window would be too long."""
+    user, honest, held = sums.user, sums.honest, sums.held
+    support, common, log_common = user.tilted(held, tilt)
     mean = float(common @ support)
-    wide = max(reach(common, support - mean, honest, 1), reach(common, mean - support, honest, 1))
-    width = 2 * (wide + user.max_value + user.pmf.size + user.padding)
-    points = 1 << max(4, math.ceil(math.log2(width)))
+    wide = max(_reaches(common, support - mean, honest))
+    points = 1 << max(4, math.ceil(math.log2(2 * (wide + 2 * user.points))))
     if points > LONGEST:
         return None
     others = np.fft.rfft(_row(support, common, points)) ** (honest - 1)
     norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()) / points)
-    slack = (honest + 8) * 16 * UNIT * math.log2(points) * norm + 4 * _LOST + honest * 1e-30
-    # Points of the window, around the tilted mean.
-    middle = round(honest * mean)
-    shown = middle + np.arange(-(points // 4), points // 4)
-    largest = float(np.abs(support).max()) + user.max_value
-    error = honest * (relative + UNIT * (4 * abs(tilt) * largest + 16))
+    slack = (honest + 8) * 16 * UNIT * math.log2(points) * norm + 4 * _LOST
+    error = honest * (user.relative + UNIT * (4 * abs(tilt) * user.points + 16))
     # With the exponent's own rounding.
     error += 8 * UNIT * (honest * abs(log_common) + float(np.abs(tilt * shown).max()) + 8)
+    # Beyond the window only what wraps around is known: less than is lost.
+    inside = np.abs(shown - honest * mean) < points // 2 - user.points
     logs = []
-    for value, side in zip(values, (-1.0, 1.0), strict=True):
-        places, own, log_own = _tilted(user, value, tilt)
-        law = np.fft.irfft(others * np.fft.rfft(_row(places, own, points)), points)[shown % points]
+    for value, side in zip(sums.values, (-1.0, 1.0), strict=True):
+        _, own, log_own = user.tilted(value, tilt)
+        law = np.fft.irfft(others * np.fft.rfft(_row(support, own, points)), points)
+        at = np.where(inside, law[shown.astype(np.int64) % points], 0.0)
         with np.errstate(divide="ignore"):
-            scaled = np.log(np.maximum(law + side * slack, 0.0))
+            scaled = np.log(np.maximum(at + side * slack, 0.0))
         logs.append(scaled + (honest - 1) * log_common + log_own - tilt * shown + side * error)
-    low, high = logs
-    keep = np.isfinite(low)
-    return Compared(low[keep], high[keep])
+    return Compared(logs[0], np.minimum(logs[1], 0.0))
 
 
 def _row(support: Floats, law: Floats, points: int) -> Floats:

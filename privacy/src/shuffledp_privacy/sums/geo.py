@@ -27,7 +27,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import FROM, Compared, compared
+from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
 from shuffledp_privacy.sums.clamping import geo_any_clamped
 from shuffledp_privacy.sums.common import (
     NoisySum,
@@ -85,16 +85,22 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 
 @lru_cache(maxsize=8)
-def _compared(spec: GeoShuffle, honest: int, distance: int, total: float) -> tuple[Compared, ...]:
-    """The sum under the tilt for a total ε at this distance; none where ε is small enough for `_exact`, or too wide."""
+def _compared(spec: GeoShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
+    """Tilted laws of a change by this distance, others at 0 or in the middle; none where they are too wide."""
     rate = float(spec.epsilon_geo)
-    # Under the tilt e^-(0.3 · 300) is left beyond it.
-    length = math.ceil(300.0 / max(rate, 1e-6))
-    if total < FROM or 4 * length > attained.LONGEST:
+    if 4 * (spec.max_value + spec.padding) > attained.LONGEST:
         return ()
-    pmf = np.exp(-rate * np.abs(np.arange(-length, length + 1, dtype=np.float64)))
-    user = attained.Clamped(pmf / pmf.sum(), spec.padding, spec.max_value)
-    return tuple(compared(user, honest, distance, min(total / distance, 0.7 * rate), 1024 * UNIT))
+    steps = np.arange(spec.max_value + spec.padding + 1, dtype=np.float64)
+    falling = -rate * steps
+    user = Reports(
+        falling + math.log(math.tanh(rate / 2)),
+        falling - math.log1p(math.exp(-rate)),
+        spec.padding,
+        spec.max_value,
+        rate,
+        UNIT * (16 - 4 * float(falling[-1])),
+    )
+    return two_datasets(user, honest, distance)
 
 
 def _probes(item: NoisySum) -> list[int]:
@@ -111,8 +117,9 @@ def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
         for d in _probes(item)
     )
     total = epsilon * (item.d_max if item.metric else 1)
-    far = [pair.delta(total) for pair in _compared(spec, setting.honest, item.d_max, total)]
-    return Bounds(item.delta(epsilon), downward(max(low, *far, 0.0)), None, _BASIS)
+    pairs = _compared(spec, setting.honest, item.d_max) if total > FROM else ()
+    low = max(low, *(pair.delta(total) for pair in pairs), 0.0)
+    return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
 
 
 @epsilon_bounds.register
@@ -127,7 +134,8 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
         units = item.d_max if item.metric else 1
         near = min(certified * units, item.local(item.d_max))
-        low = max(low, *(p.epsilon(delta) / units for p in _compared(spec, setting.honest, item.d_max, near)), 0.0)
+        pairs = _compared(spec, setting.honest, item.d_max) if near > FROM else ()
+        low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
     published = published_epsilon(spec.epsilon_geo, setting.users, delta) if item.metric and delta > 0 else None
     return Bounds(certified, downward(low), published, (*_BASIS, _PUBLISHED))
 

@@ -36,6 +36,7 @@ from shuffledp_privacy.primitives.noise import (
 )
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 from shuffledp_privacy.sums import attained
+from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
 from shuffledp_privacy.sums.clamping import sgdl_any_clamped, sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
@@ -151,6 +152,20 @@ def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | 
     return attained.clamped_sum(attained.Clamped(pmf, spec.padding, spec.max_value), honest, d_max, inexact)
 
 
+@lru_cache(maxsize=8)
+def _compared(spec: SGDLShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
+    """Tilted laws of a change by this distance, others at 0 or in the middle; none where they are too wide."""
+    law, reach = share_law(spec.noise_epsilon, spec.shares), spec.max_value + spec.padding
+    if law is None or 4 * max(reach, law.last) > attained.LONGEST:
+        return ()
+    if reach > law.last:
+        law = build_table(law.shape, law.ratio, reach)
+    rate = float(spec.noise_epsilon)
+    relative = law.margin + UNIT * (16 + 4 * rate * reach)
+    user = Reports(law.log_pmf, law.log_tail, spec.padding, spec.max_value, rate, relative)
+    return two_datasets(user, honest, distance)
+
+
 def _probes(item: NoisySum) -> list[int]:
     return probes(item.d_max) if item.metric else [item.d_max]
 
@@ -164,6 +179,9 @@ def _(spec: SGDLShuffle, setting: Setting, epsilon: float) -> Bounds:
         attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
         for d in _probes(item)
     )
+    total = epsilon * (item.d_max if item.metric else 1)
+    pairs = _compared(spec, setting.honest, item.d_max) if total > FROM else ()
+    low = max(low, *(pair.delta(total) for pair in pairs), 0.0)
     return Bounds(_certified_delta(spec, setting, item, epsilon), downward(low), None, _basis(spec, setting))
 
 
@@ -172,13 +190,15 @@ def _(spec: SGDLShuffle, setting: Setting, delta: float) -> Bounds:
     check_delta(delta)
     item = noisy_sum(spec, setting)
     exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
-    low = 0.0
+    certified, low = _certified_epsilon(spec, setting, item, delta), 0.0
     if delta > 0.0:
         steps = _probes(item)
         totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
+        units = item.d_max if item.metric else 1
+        pairs = _compared(spec, setting.honest, item.d_max) if certified * units > FROM else ()
+        low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
     published = float(spec.noise_epsilon) * (1 if item.metric else item.d_max)
-    certified = _certified_epsilon(spec, setting, item, delta)
     return Bounds(certified, downward(low), published, (*_basis(spec, setting), _PUBLISHED))
 
 
