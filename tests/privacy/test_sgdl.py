@@ -20,6 +20,7 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.sums import sgdl
 from shuffledp_privacy.sums.clamping import least_padding_sgdl
 
@@ -161,3 +162,26 @@ def test_the_standard_error_is_that_of_the_law() -> None:
     spec = SGDLShuffle(max_value=5, noise_epsilon=Fraction(3, 4), shares=10, padding=80)
     variance = 2 * math.fsum(m * m * mass for m, mass in enumerate(_noise(10, Fraction(3, 4))))
     assert standard_error(spec, 30) == pytest.approx(math.sqrt(30 * variance), rel=1e-9)
+
+
+def test_padding_for_a_thousand_nats_is_found_and_certified() -> None:
+    """e^1000 is no float; with ε = 1, values 0..1000, δ = 1e-4 the least c with 2 φ^(c+1) (1 + e^1000) <= δ is 1009."""
+    padding = least_padding_sgdl(Fraction(1), 100, 100, 1e-4, 1000.0)
+    assert padding == math.ceil(1000 + math.log(2e4)) - 1 == 1009
+    setting = Setting(100, 100, Adjacency.METRIC)
+    for bits, epsilon in ((padding, 1.0), (padding - 1, None)):
+        spec = SGDLShuffle(max_value=1000, noise_epsilon=Fraction(1), shares=100, padding=bits)
+        found = epsilon_bounds(spec, setting, 1e-4)
+        assert found.attained <= found.certified
+        if epsilon is not None:
+            assert found.certified == pytest.approx(epsilon, rel=1e-9)
+            assert found.attained >= 0.98
+            assert delta_bounds(spec, setting, found.certified).certified <= 1e-4
+
+
+def test_calibration_for_a_large_change_finds_its_padding() -> None:
+    target = Target(1.0, 1e-4, 100, 100, Adjacency.METRIC, None, 1000)
+    spec = calibrate("sgdl-shuffle", target)
+    assert isinstance(spec, SGDLShuffle)
+    assert 0.99 <= epsilon_bounds(spec, target.setting, 1e-4).certified <= 1
+    assert 1009 <= spec.padding <= 1030

@@ -49,6 +49,13 @@ def clamping(noise: NoiseShares, padding: int) -> float:
     return float(min(1.0, noise.honest * tail))
 
 
+def log_clamping(noise: NoiseShares, padding: int) -> float:
+    """Logarithm of `clamping`; where that is too small for a float, of a bound on it (docs/accounting.md, S7)."""
+    found = clamping(noise, padding)
+    whole = math.ceil(noise.honest * noise.share * (1 - 1e-9))
+    return math.log(found) if found > 0 else math.log(2 * whole) - noise.rate * (padding + 1)
+
+
 def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) -> int:
     """The smallest padding with clamping (1 + e^total) at most about `delta`.
 
@@ -65,8 +72,7 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
     low = -1
     while high - low > 1:
         middle = (low + high) // 2
-        found = clamping(noise, middle)
-        if found == 0 or math.log(found) <= goal:
+        if log_clamping(noise, middle) <= goal:
             high = middle
         else:
             low = middle

@@ -22,6 +22,9 @@ from shuffledp_privacy.primitives.table import NoiseTable, build_table
 _OUTWARD = 1.0 + 1e-12
 """Covers the few roundings of a closed form."""
 
+LARGEST_TOTAL = 690.0
+"""Total ε up to which δ1 e^E is computed in floats; beyond, closed forms in logarithms are used."""
+
 _UNDERFLOW = 1e-320
 """Added to every probability of a tail: below 1e-308 roundings are absolute, at most 5e-324 each, and the last
 one would be to 0, which claims that nobody is ever clamped."""
@@ -98,6 +101,21 @@ def clamping_delta(any_clamped: float, total_epsilon: float) -> float:
     return any_clamped * (1.0 + math.exp(total_epsilon)) * _OUTWARD
 
 
+def log_any_clamped(epsilon: Fraction, groups: int, padding: int) -> float:
+    """Logarithm of 2 g φ^(c+1), rounded up: an upper bound of δ1 that is never too small for a float.
+
+    Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
+    """
+    exponent = float(epsilon) * (padding + 1)
+    return math.log(2 * groups) - exponent * (1 - 2.0**-50) + 2.0**-50
+
+
+def log_clamping_delta(log_clamped: float, total_epsilon: float) -> float:
+    """Cost of clamping, δ1 (1 + e^E), from ln δ1; in [0, inf], for any E >= 0; rounded up."""
+    exponent = log_clamped + total_epsilon * (1 + 2.0**-50) + math.log1p(math.exp(-total_epsilon))
+    return math.exp(exponent + 2.0**-50 * abs(log_clamped)) * _OUTWARD if exponent < 700 else math.inf
+
+
 def least_padding_geo(epsilon_geo: Fraction, honest: int, delta: float, total_epsilon: float) -> int:
     """Smallest c with δ1 (1 + e^E) <= delta for geo-shuffle noise, in bits on each side.
 
@@ -105,13 +123,16 @@ def least_padding_geo(epsilon_geo: Fraction, honest: int, delta: float, total_ep
         epsilon_geo: ε of one user's noise, nats.
         honest: largest number of honest reports that may arrive, 1..1e9.
         delta: budget for clamping, in (0, 1).
-        total_epsilon: E, nats: ε d_max under metric adjacency, ε under standard; at most 700.
+        total_epsilon: E, nats: ε d_max under metric adjacency, ε under standard. Above `LARGEST_TOTAL` the padding is
+            that of `closed_padding`, which may be a few bits larger.
 
     Raises:
         UsageError: an argument out of range.
         CannotCertify: no padding up to 2^31 - 1 is enough.
     """
     roof = closed_padding(float(epsilon_geo), honest, delta, total_epsilon)
+    if total_epsilon > LARGEST_TOTAL:
+        return roof
     return _least(lambda c: geo_any_clamped(epsilon_geo, c, honest), delta, total_epsilon, roof)
 
 
@@ -119,6 +140,8 @@ def least_padding_sgdl(noise_epsilon: Fraction, shares: int, honest: int, delta:
     """Smallest c with δ1 (1 + e^E) <= delta for sgdl-shuffle noise; arguments and errors as for geo-shuffle."""
     groups = -(-honest // shares)
     roof = closed_padding(float(noise_epsilon), groups, delta, total_epsilon)
+    if total_epsilon > LARGEST_TOTAL:
+        return roof
     return _least(lambda c: sgdl_any_clamped(noise_epsilon, shares, c, honest), delta, total_epsilon, roof)
 
 
@@ -129,6 +152,7 @@ def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: flo
 
     Raises:
         UsageError: an argument out of range.
+        CannotCertify: the padding would be above 2^31 - 1.
     """
     if not epsilon > 0:
         raise UsageError(f"epsilon must be above 0, not {epsilon}")
@@ -136,10 +160,13 @@ def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: flo
         raise UsageError(f"delta must be between 0 and 1, not {delta}")
     if groups < 1:
         raise UsageError(f"the number of users must be at least 1, not {groups}")
-    if not 0 <= total_epsilon <= 700:
-        raise UsageError(f"total epsilon must be from 0 to 700, not {total_epsilon}")
+    if not 0 <= total_epsilon < math.inf:
+        raise UsageError(f"total epsilon must be at least 0 and finite, not {total_epsilon}")
     growth = total_epsilon + math.log1p(math.exp(-total_epsilon))
-    return max(0, math.ceil((math.log(2 * groups / delta) + growth) / epsilon * (1 + 1e-11)) - 1)
+    needed = (math.log(2 * groups / delta) + growth) / epsilon * (1 + 1e-11)
+    if needed > MAX_DOMAIN:
+        raise CannotCertify(f"no padding up to {MAX_DOMAIN} keeps clamping below delta {delta:g}")
+    return max(0, math.ceil(needed) - 1)
 
 
 def _least(any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int) -> int:

@@ -20,7 +20,7 @@ from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
-from shuffledp_privacy.sums.clamping import clamping_delta
+from shuffledp_privacy.sums.clamping import LARGEST_TOTAL, clamping_delta, log_clamping_delta
 
 NODES = 320
 """Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds (convexity)."""
@@ -66,6 +66,7 @@ class NoisySum:
         d_max: largest distance.
         metric: whether ε counts per unit of distance.
         kept: the noises that are not clamped, their number known; None where Proposition S6b is not proved for them.
+        log_clamped: ln of an upper bound of δ1, for totals whose e^E is no float; inf for none.
     """
 
     noise: SumNoise
@@ -75,6 +76,7 @@ class NoisySum:
     d_max: int
     metric: bool
     kept: SumNoise | None = None
+    log_clamped: float = math.inf
 
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
         """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
@@ -142,7 +144,7 @@ class NoisySum:
         if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left
             return 0.0
         found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
-        return min(1.0, found, clamping_delta(self.clamped, self.pure * self.d_max))
+        return min(1.0, found, self._pure_cost())
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
         """Smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
@@ -170,11 +172,12 @@ class NoisySum:
             return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
         if epsilon >= self.local(1):
             return 0.0
+        most = self._pure_cost() if epsilon >= self.pure else 1.0
         total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
         # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all are searched then.
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
-            return float(self._shuffled(np.array([self.d_max]), np.array([total]))[0])
+            return min(most, float(self._shuffled(np.array([self.d_max]), np.array([total]))[0]))
 
         def bound(boxes: Boxes) -> Floats:
             # δ rises with the distance and falls with ε: the farthest change at the smallest total covers the box.
@@ -183,8 +186,7 @@ class NoisySum:
         probe = np.array(probes(self.d_max))
         start = float(self.curve(probe, epsilon * probe).max())
         boxes = distance_boxes(1, self.d_max)
-        found = min(1.0, certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound))
-        return min(found, clamping_delta(self.clamped, self.pure * self.d_max)) if epsilon >= self.pure else found
+        return min(most, certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound))
 
     def _least(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""
@@ -219,6 +221,9 @@ class NoisySum:
             if self.local(self.d_max) >= self.d_max * self.local(1) * (1 - 2.0**-40):
                 # A report alone is as good as that, and no worse at any distance.
                 return min(self.local(1), self._pure(delta))
+            if math.isinf(total) and math.isfinite(pure := self._pure(delta)):
+                # Beyond every float S6 has this much to say, and no distance less.
+                return min(self.local(1), pure)
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             # local(d)/d falls (S8): what covers distance 1 covers every distance.
@@ -237,9 +242,14 @@ class NoisySum:
 
     def _pure(self, delta: float) -> float:
         """Pure ε per unit where clamping alone costs at most δ, else inf."""
-        if math.isinf(self.pure):
-            return math.inf
-        return self.pure if clamping_delta(self.clamped, self.pure * self.d_max) <= delta else math.inf
+        return self.pure if self._pure_cost() <= delta else math.inf
+
+    def _pure_cost(self) -> float:
+        """δ of the pure ε of a whole noise at the largest distance, which only clamping costs; inf without one."""
+        total = self.pure * self.d_max
+        if math.isinf(total) or self.clamped == 0.0 or total <= LARGEST_TOTAL:
+            return math.inf if math.isinf(total) else clamping_delta(self.clamped, total)
+        return log_clamping_delta(self.log_clamped, total)
 
     def points(self, distance: int, epsilons: Floats) -> Floats:
         """Certified δ for one distance at many total ε of any sign.

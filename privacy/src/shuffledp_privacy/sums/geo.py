@@ -28,7 +28,7 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.sums import attained
 from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
-from shuffledp_privacy.sums.clamping import geo_any_clamped
+from shuffledp_privacy.sums.clamping import geo_any_clamped, log_any_clamped
 from shuffledp_privacy.sums.common import (
     NoisySum,
     check_delta,
@@ -61,6 +61,7 @@ def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
         pure=math.nextafter(rate, math.inf),
         d_max=d_max,
         metric=is_metric(setting),
+        log_clamped=log_any_clamped(spec.epsilon_geo, setting.honest, spec.padding),
         kept=None if alone else kept_noise(spec, resolved(spec, setting.honest, d_max)),
     )
 

@@ -37,7 +37,7 @@ from shuffledp_privacy.primitives.noise import (
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 from shuffledp_privacy.sums import attained
 from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
-from shuffledp_privacy.sums.clamping import sgdl_any_clamped, sgdl_tail
+from shuffledp_privacy.sums.clamping import log_any_clamped, sgdl_any_clamped, sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
     check_delta,
@@ -103,6 +103,7 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
         pure=pure_unit(spec.noise_epsilon, spec.shares, setting.honest),
         d_max=distances(spec.max_value, setting),
         metric=is_metric(setting),
+        log_clamped=log_any_clamped(spec.noise_epsilon, -(-setting.honest // spec.shares), spec.padding),
     )
 
 

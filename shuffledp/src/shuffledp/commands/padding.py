@@ -8,14 +8,13 @@ certificate is computed for the padding that was chosen, whatever it is.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, GeoShuffle
+from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.clamped import biased_at_most
 from shuffledp_privacy.primitives.noise import sum_noise
@@ -25,9 +24,6 @@ from shuffledp_privacy.sums.geo import noisy_sum
 
 WASTED: Final = 0.01
 """Share of ε that clamping may cost where a padding is chosen: a tenth of the messages of one that costs nothing."""
-
-_LARGEST_TOTAL: Final = 690.0
-"""Total ε up to which e^E is a float; beyond, a closed form in logarithms is used."""
 
 
 def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
@@ -60,8 +56,6 @@ def unnoticed_geo_padding(epsilon_geo: Fraction, max_value: int, setting: Settin
     _check(epsilon_geo, delta)
     total = _total(epsilon_geo, Fraction(setting.honest), max_value, setting, delta)
     share = between_clamping_and_noise(delta).clamping
-    if total > _LARGEST_TOTAL:
-        return _closed(epsilon_geo, setting.honest, share, total)
     return least_padding_geo(epsilon_geo, setting.honest, share, total)
 
 
@@ -72,8 +66,6 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
         raise UsageError(f"shares must be at least 1, not {shares}")
     total = _total(noise_epsilon, Fraction(setting.honest, shares), max_value, setting, delta)
     share = between_clamping_and_noise(delta).clamping
-    if total > _LARGEST_TOTAL:
-        return _closed(noise_epsilon, -(-setting.honest // shares), share, total)
     return least_padding_sgdl(noise_epsilon, shares, setting.honest, share, total)
 
 
@@ -103,11 +95,3 @@ def _total(epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting,
     rest = between_clamping_and_noise(delta).noise
     total = float(sum_noise(shape, epsilon).least(np.array([reach]), rest, 0.0)[0][0])
     return min(total, float(epsilon) * reach) if shape >= 1 else total
-
-
-def _closed(epsilon: Fraction, groups: int, share: float, total: float) -> int:
-    """c with 2 g φ^(c+1) e^E <= share, in logarithms."""
-    padding = math.ceil((math.log(2 * groups / share) + total) / float(epsilon))
-    if padding > MAX_DOMAIN:
-        raise UsageError(f"the padding would have to be {padding}, above {MAX_DOMAIN}; take fewer values")
-    return padding
