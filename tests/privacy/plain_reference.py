@@ -41,10 +41,10 @@ def blanket_delta(symbols: int, epsilon0: float, honest: int, epsilon: float) ->
 
 
 def clones_delta(epsilon0: float, honest: int, epsilon: float) -> float:
-    """δ of the clones of Feldman, McMillan and Talwar 2021: a sum over C and closed forms in A."""
+    """δ of the pair of docs/accounting.md, K10: a sum over the number C of clones and closed forms in A."""
     kept = math.exp(epsilon0) / (1 + math.exp(epsilon0))
     total = 0.0
-    for clones, mass in zip(*_binomial(honest - 1, math.exp(-epsilon0)), strict=True):
+    for clones, mass in zip(*_binomial(honest - 1, 2 / (1 + math.exp(epsilon0))), strict=True):
         if mass < 1e-18:
             continue
         c = int(clones)

@@ -1,8 +1,9 @@
-"""Bounds for any ε0-LDP randomiser, even adaptive: the clones of Feldman, McMillan and Talwar 2021, exactly.
+"""Bounds for any ε0-LDP randomiser, even adaptive: none costs more than the blanket of 2-RR.
 
-With C ~ Bin(h-1, e^-ε0), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C - A + 1 - D), Q the
-same with D flipped, dominates the shuffled reports on every two neighbours (their Theorem 3.1). It is the
-linear form of `trinomial` with cells of probability e^-ε0/2 and no other symbols (docs/accounting.md, K10).
+With C ~ Bin(h-1, 2/(1 + e^ε0)), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C - A + 1 - D), Q
+the same with D flipped, dominates the shuffled reports on every two neighbours (docs/accounting.md, K10; Feldman,
+McMillan and Talwar 2021 prove it with e^-ε0 clones in place of 2/(1 + e^ε0)). It is the linear form of `trinomial`
+with cells of probability 1/(1 + e^ε0) and no other symbols.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Clones:
         self.epsilon0 = epsilon0
         self.likely = 1 / (1 + math.exp(-epsilon0))
         # Rounded down: fewer clones hide less.
-        cell = math.exp(-epsilon0) / 2 * (1 - 2.0**-50)
+        cell = 1 / (1 + math.exp(epsilon0)) * (1 - 2.0**-50)
         self.scale = honest * cell
         ratio, rest = cell / (1 - cell), (1 - 2 * cell) / (1 - cell)
         self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
@@ -116,7 +117,7 @@ def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
 OFTEN = 10
 """Reports of the others that show a given symbol by chance, from which 3-RR is tried as well."""
 
-_BASIS = "Feldman, McMillan and Talwar 2021, Theorem 3.1, evaluated exactly (K10); attained by 2-RR or 3-RR (K5)"
+_BASIS = "K10: no randomiser of this local epsilon costs more than the blanket of 2-RR; attained by 2-RR or 3-RR (K5)"
 
 
 @delta_bounds.register
@@ -134,7 +135,7 @@ def _(spec: LocalRandomiser, setting: Setting, delta: float) -> Bounds:
     certified = certified_epsilon(clones.certified, delta, spec.epsilon0)
     attained = attained_epsilon(lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0)
     published = feldman_2021(spec.epsilon0, setting.honest, delta)
-    note = "published: the same paper's closed form, a true but loose bound"
+    note = "published: the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true but loose bound"
     return Bounds(certified, attained, published, (_BASIS,) if published is None else (_BASIS, note))
 
 
