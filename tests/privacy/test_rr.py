@@ -278,3 +278,28 @@ def test_arguments_out_of_range_are_refused() -> None:
         certified_curve(spec, Setting(3, 3), 4, np.zeros(1))
     with pytest.raises(UsageError, match="epsilon"):
         rr.pure_randomise(0.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "randomise", "users", "delta"),
+    [(1, "1/250", 30, 0.5), (1, "1/50", 8, 0.3), (3, "219/500", 8, 0.3), (12, "99/1000", 200, 0.9)],
+)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_epsilon_at_a_large_delta_is_where_delta_falls_to_it(
+    value: int, randomise: str, users: int, delta: float, adjacency: Adjacency
+) -> None:
+    spec, setting = RRShuffle(max_value=value, randomise=Fraction(randomise)), Setting(users, users, adjacency)
+    found = epsilon_bounds(spec, setting, delta).certified
+    assert delta_bounds(spec, setting, found).certified <= delta * (1 + 1e-6)
+    assert found == 0 or delta_bounds(spec, setting, found * (1 - 1e-3)).certified > delta
+
+
+def test_a_sum_of_bits_that_hardly_vary_keeps_its_digits() -> None:
+    """29 other bits, nearly all ones, flipped with 1/500: P(Y <= t) about the mean is 1 less a tail."""
+    zeros, ones = np.full(5, 5.0), np.full(5, 25.0)
+    thresholds = np.arange(23.0, 28.0)
+    first, _ = BitPair(zeros - 1, ones, np.ones(5), 0.002).cdf(thresholds)
+    exact = np.log(np.cumsum(_sum(30, 25, 0.002))[23:28])
+    assert np.all(first.low <= exact + 1e-15)
+    assert np.all(exact <= first.high + 1e-15)
+    assert np.all(first.high - first.low < 1e-6)

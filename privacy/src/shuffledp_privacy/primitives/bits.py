@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs
+from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_cdfs, log_pmfs
+
+VAGUE = 1e-6
+"""Width of a bracket of ln P(X <= t) from which the upper tail is asked as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,23 @@ class BitSum:
         return left - right, left + right
 
 
+def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
+    """`log_cdfs`, with 1 - P(X >= t + 1) where a law of hardly more than one point leaves the sum no digits (S3)."""
+    found = log_cdfs(laws, first, second)
+    low, high = (np.concatenate([getattr(each, side) for each in found]) for side in ("low", "high"))
+    rows = np.flatnonzero(high - low > VAGUE)
+    if rows.size:
+        unclear, threshold = laws.rows(rows), np.concatenate([first, second])[rows]
+        # Of zeros and ones exchanged the law is that of -X.
+        above = log_cdf(BitSum(unclear.ones, unclear.zeros, unclear.flip), -threshold - 1)
+        with np.errstate(divide="ignore"):
+            low[rows] = np.fmax(low[rows], np.log1p(-np.exp(np.minimum(above.high, 0.0))))
+            high[rows] = np.fmin(high[rows], np.log1p(-np.exp(np.minimum(above.low, 0.0))) + UNIT)
+        low[rows] -= 4 * UNIT
+    half = len(first)
+    return LogValues(low[:half], high[:half]), LogValues(low[half:], high[half:])
+
+
 def _column(values: Floats | float, tilt: Floats) -> Floats:
     values = np.asarray(values, dtype=np.float64)
     return values[:, None] if tilt.ndim == 2 and values.ndim else values
@@ -160,7 +180,7 @@ class BitPair:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self._bits - 1)
-        first, second = log_cdfs(self._both, inside - self.ones, inside - self.ones - self.distance)
+        first, second = _bit_cdfs(self._both, inside - self.ones, inside - self.ones - self.distance)
         return self._at(first, threshold), self._at(second, threshold)
 
     def _at(self, found: LogValues, threshold: Floats) -> LogValues:
@@ -216,7 +236,7 @@ class OrderedSums:
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
         """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
         inside = np.clip(threshold, 0.0, self.first.total - 1)
-        found = log_cdfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
+        found = _bit_cdfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
         below, above = threshold < 0, threshold >= self.first.total
 
         def replace(values: Floats) -> Floats:

@@ -148,6 +148,8 @@ class BitShuffle:
         probe = self._probes()
         low = float((self.attained(probe, delta) / self._unit(probe)).max())
         limit = self.per_unit * (1 if self.metric else self.d_max)
+        if low == 0.0 and self.delta(0.0)[0] <= delta:
+            return 0.0, 0.0
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             if target >= limit:
