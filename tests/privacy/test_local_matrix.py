@@ -12,6 +12,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from shuffle_oracle import local_pairs, worst_epsilon
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import KRRHistogram
@@ -387,3 +388,41 @@ def test_what_is_too_large_or_outside_its_range_is_refused() -> None:
         HadamardResponse(8, Fraction(1, 2))
     with pytest.raises(UsageError, match="epsilon"):
         delta_bounds(krr(2, Fraction(1, 2)), group(10), -1.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_outputs_are_certified_exactly(seed: int) -> None:
+    """Random matrices with two outputs against all datasets of few users, written out by the oracle."""
+    numbers = np.random.default_rng(seed)
+    for _ in range(6):
+        inputs, honest = int(numbers.integers(2, 4)), int(numbers.integers(2, 7))
+        rates = [Fraction(int(value), 64) for value in numbers.choice(np.arange(1, 64), inputs, replace=False)]
+        rows = tuple((1 - rate, rate) for rate in rates)
+        held = [
+            dict(enumerate(counts))
+            for counts in itertools.product(range(honest), repeat=inputs)
+            if sum(counts) == honest - 1
+        ]
+        pairs = local_pairs(rows, honest, list(itertools.combinations(range(inputs), 2)), held)
+        for delta in (1e-6, 1e-2, 0.3):
+            exact = worst_epsilon(pairs, delta, metric=False)
+            found = epsilon_bounds(LocalMatrix(rows), group(honest), delta)
+            assert exact * (1 - 1e-9) <= found.certified <= exact * (1 + 1e-5) + 1e-9
+            assert exact * (1 - 1e-5) - 1e-9 <= found.attained <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("blanket", "users"), [("1/2", 40), ("1/2", 1000), ("1/10", 3000), ("1/2", 200_000)])
+def test_a_matrix_of_binary_randomised_response_costs_what_the_histogram_does(blanket: str, users: int) -> None:
+    spec = KRRHistogram(symbols=2, blanket=Fraction(blanket))
+    other = spec.blanket / 2
+    matrix = LocalMatrix(((1 - other, other), (other, 1 - other)))
+    for delta in (1e-9, 1e-4):
+        wanted = epsilon_bounds(spec, group(users), delta)
+        assert epsilon_bounds(matrix, group(users), delta).certified == pytest.approx(wanted.certified, rel=1e-5)
+
+
+def test_two_outputs_of_unlike_rates_are_certified_closely_among_many() -> None:
+    """K11's flags alone certify a tenth more."""
+    rows = tuple((1 - rate, rate) for rate in (Fraction(1, 10), Fraction(1, 2), Fraction(7, 10)))
+    found = epsilon_bounds(LocalMatrix(rows), group(100_000), 1e-6)
+    assert found.attained <= found.certified <= 1.01 * found.attained

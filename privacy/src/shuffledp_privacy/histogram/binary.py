@@ -12,6 +12,8 @@ is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs below
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
@@ -24,6 +26,8 @@ from shuffledp_privacy.primitives.tails import (
     binomial_range,
     binomial_window,
     convolve_window,
+    down,
+    up,
 )
 from shuffledp_privacy.primitives.trinomial import ROUNDING
 
@@ -37,12 +41,23 @@ MOST_BLOCKS = 1000
 """Most blocks of compositions: beyond it the tables cost more than the last 0.1 % of ε is worth."""
 
 
-class BinaryCompositions:
-    """Tables of P(Z >= s) for every block of compositions."""
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Probabilities of a one from users at either end, `high` > `low`, and their complements; each rounded once."""
 
-    def __init__(self, law: Law, honest: int, work: int = WORK) -> None:
-        self.law, self.honest = law, honest
-        width = 20 * math.sqrt(honest * law.p * law.q) + 100
+    high: float
+    not_high: float
+    low: float
+    not_low: float
+
+
+class CompositionTables:
+    """Tables of P(Z >= s), Z = Bin(m, high) + Bin(h-1-m, low), for every block of compositions m."""
+
+    def __init__(self, rates: Rates, honest: int, work: int = WORK) -> None:
+        self.rates, self.honest = rates, honest
+        variance = max(rates.high * rates.not_high, rates.low * rates.not_low)
+        width = 20 * math.sqrt(honest * variance) + 100
         blocks = int(min(honest, MOST_BLOCKS, max(4, work / width)))
         edges = np.linspace(0, honest, blocks + 1).round().astype(int)
         self.exact = blocks == honest
@@ -59,36 +74,96 @@ class BinaryCompositions:
             row[1 : window.pmf.size + 1] = window.at_least()
 
     def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
-        """Law that covers Z for every composition with `fewest` to `most` of the others at x0, and its error."""
-        law, tail = self.law, tail_of(self.honest)
+        """Law that covers Z for every composition with `fewest` to `most` of the others at `high`, and its error."""
+        rates, tail = self.rates, tail_of(self.honest)
         window, error = convolve_window(
-            binomial_window(fewest, law.p, tail, law.q),
-            binomial_window(self.honest - 1 - most, law.q, tail, law.p),
+            binomial_window(fewest, rates.high, tail, rates.not_high),
+            binomial_window(self.honest - 1 - most, rates.low, tail, rates.not_low),
         )
         # δ falls in the number of blanket users: take as many as are there but for the tail.
-        blanket = binomial_range(most - fewest, min(1.0, 2 * law.q), tail)[0]
+        shared = rates.low + rates.not_high
+        blanket = binomial_range(most - fewest, min(1.0, shared), tail)[0]
         if blanket == 0:
             return window, error + 2 * tail
-        window, more = convolve_window(window, binomial_window(blanket, 0.5, tail))
+        each = binomial_window(blanket, rates.low / shared, tail, rates.not_high / shared)
+        window, more = convolve_window(window, each)
         return window, error + more + 2 * tail
 
-    def upper(self, epsilon: float) -> float:
-        """Upper bound of δ over all compositions, ε >= 0, without the outward margin."""
-        alpha, beta, _ = self.law.form(epsilon, self.relative)
-        best = self._best(alpha, beta)
+    def largest(self, alpha: float, beta: float) -> float:
+        """Upper bound over all compositions of max_s α P(Z >= s - 1) - β P(Z >= s), without the outward margin."""
         # One tail times α less another times β: each of them may be off by `errors`.
-        return float((best + 1.01 * (alpha + beta) * self.errors).max())
+        return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
-    def lower(self, epsilon: float) -> float:
-        """δ at the worst composition, ε >= 0, rounded down but for the margin; 0 unless `exact`."""
+    def attained(self, alpha: float, beta: float) -> float:
+        """The same at the worst composition, rounded down but for the margin; 0 unless `exact`."""
         if not self.exact:
             return 0.0
-        alpha, beta, _ = self.law.form(epsilon, -self.relative)
-        best = self._best(alpha, beta)
-        return max(0.0, float((best - 1.01 * (alpha + beta) * self.errors).max()))
+        return max(0.0, float((self._best(alpha, beta) - 1.01 * (alpha + beta) * self.errors).max()))
 
     def _best(self, alpha: float, beta: float) -> Floats:
         return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
+
+
+class BinaryCompositions:
+    """2-RR: δ over all compositions of the others."""
+
+    def __init__(self, law: Law, honest: int, work: int = WORK) -> None:
+        self.law = law
+        self.tables = CompositionTables(Rates(law.p, law.q, law.q, law.p), honest, work)
+        self.exact = self.tables.exact
+        """True if every composition has a block of its own."""
+
+    def upper(self, epsilon: float) -> float:
+        """Upper bound of δ over all compositions, ε >= 0, without the outward margin."""
+        alpha, beta, _ = self.law.form(epsilon, self.tables.relative)
+        return self.tables.largest(alpha, beta)
+
+    def lower(self, epsilon: float) -> float:
+        """δ at the worst composition, ε >= 0, rounded down but for the margin; 0 unless `exact`."""
+        alpha, beta, _ = self.law.form(epsilon, -self.tables.relative)
+        return self.tables.attained(alpha, beta)
+
+
+class TwoOutputs:
+    """Any randomiser with two outputs: δ over all datasets and both orders (K6), from its largest and smallest rate.
+
+    Args:
+        high: largest chance of the second output over all values.
+        low: smallest one, below `high`.
+        honest: h.
+    """
+
+    def __init__(self, high: Fraction, low: Fraction, honest: int) -> None:
+        # From the smaller rate to the larger one the zeros are what the ones were.
+        orders = dict.fromkeys([(high, low), (1 - low, 1 - high)])
+        work = WORK // len(orders)
+        self.orders = [(*order, CompositionTables(_rates(*order), honest, work)) for order in orders]
+
+    def upper(self, epsilon: float) -> float:
+        """Certified δ at ε >= 0."""
+        growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 - ROUNDING))
+        found = 0.0
+        for high, low, tables in self.orders:
+            alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
+            margin = tables.relative
+            if alpha > 0:
+                found = max(found, tables.largest(float(alpha) * (1 + margin), max(0.0, float(beta)) * (1 - margin)))
+        return min(1.0, up(found))
+
+    def lower(self, epsilon: float) -> float:
+        """Attained δ at ε >= 0, of the worst composition; 0 for many users."""
+        growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
+        found = 0.0
+        for high, low, tables in self.orders:
+            alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
+            margin = tables.relative
+            if alpha > 0:
+                found = max(found, tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin)))
+        return down(found)
+
+
+def _rates(high: Fraction, low: Fraction) -> Rates:
+    return Rates(float(high), float(1 - high), float(low), float(1 - low))
 
 
 def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:

@@ -214,7 +214,7 @@ def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
         return _follow(partial(_any, law, honest), inside, 0.0)
     if law.symbols == 2 and honest <= LARGEST_BINARY_CURVE:
         tables = binary_compositions(law, honest, CURVE_WORK)
-        floor = 4 * float(tables.errors.max())
+        floor = 4 * float(tables.tables.errors.max())
         return _below(floor, _follow(tables.upper, inside, floor), law, honest, inside)
     if ExactCells.affordable(law, honest):
         cells = exact_cells(law, honest)

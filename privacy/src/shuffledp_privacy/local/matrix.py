@@ -28,9 +28,10 @@ from shuffledp_privacy.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
+from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.flags import HiddenFlags, Rows
-from shuffledp_privacy.primitives.inversion import attained_epsilon, check_delta
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
 from shuffledp_privacy.rounds.subsampling import reflected
 from shuffledp_privacy.sums.common import chord
 
@@ -135,6 +136,23 @@ def _flags(spec: Finite) -> HiddenFlags:
     return HiddenFlags(spec.rows, getattr(spec, "blanket", None))
 
 
+@lru_cache(maxsize=4)
+def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
+    """Every composition of the others, where a message is one bit and depends on the value."""
+    if len(spec.rows[0]) != 2:
+        return None
+    rates = [row[1] for row in spec.rows]
+    return None if max(rates) == min(rates) else TwoOutputs(max(rates), min(rates), honest)
+
+
+def _certified(spec: Finite, honest: int, epsilon: float) -> float:
+    """Certified δ at ε >= 0: by flags, or of two outputs by every composition of the others."""
+    flags, two = _flags(spec), _two_outputs(spec, honest)
+    found = flags.delta(honest, epsilon)
+    return found if two is None or found == 0.0 else min(found, two.upper(epsilon))
+
+
+_COMPOSITIONS = "two outputs: every composition of the others (K6), or flags (K11)"
 _BASIS = "hidden-flag blanket of this very randomiser, the worst of all changes of a value (K11, K12)"
 _ATTAINED = "attained: all others hold one value, exact (K11)"
 
@@ -147,11 +165,12 @@ def _(spec: Finite, setting: Setting, epsilon: float) -> Bounds:
     if not epsilon >= 0.0:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
     flags = _flags(spec)
-    certified = flags.delta(setting.honest, epsilon)
+    certified, two = _certified(spec, setting.honest, epsilon), _two_outputs(spec, setting.honest)
     attained = 0.0
     if certified > 0.0:
         attained = max(pair.lower(setting.honest, epsilon) for pair in flags.datasets(setting.honest, epsilon))
-    return Bounds(certified, min(attained, certified), None, (_BASIS, _ATTAINED))
+        attained = attained if two is None else max(attained, two.lower(epsilon))
+    return Bounds(certified, min(attained, certified), None, (_BASIS if two is None else _COMPOSITIONS, _ATTAINED))
 
 
 @epsilon_bounds.register(LocalMatrix)
@@ -161,14 +180,19 @@ def _(spec: Finite, setting: Setting, epsilon: float) -> Bounds:
 def _(spec: Finite, setting: Setting, delta: float) -> Bounds:
     check_delta(delta)
     flags = _flags(spec)
-    certified = flags.least(setting.honest, delta)
+    certified, two = flags.least(setting.honest, delta), _two_outputs(spec, setting.honest)
+    if certified > 0.0 and two is not None:
+        certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
+    basis = (_BASIS if two is None else _COMPOSITIONS, _ATTAINED)
     if certified == 0.0:
-        return Bounds(0.0, 0.0, None, (_BASIS,))
+        return Bounds(0.0, 0.0, None, basis[:1])
     # The dataset that is worst near the answer: only that one is inverted.
     near = 0.98 * certified
     best = max(flags.datasets(setting.honest, near), key=lambda pair: pair.lower(setting.honest, near))
     attained = attained_epsilon(lambda epsilon: best.lower(setting.honest, epsilon, delta), delta, certified)
-    return Bounds(certified, attained, None, (_BASIS, _ATTAINED))
+    if two is not None:
+        attained = max(attained, attained_epsilon(two.lower, delta, certified))
+    return Bounds(certified, attained, None, basis)
 
 
 @corrupted_bounds.register(LocalMatrix)
@@ -198,6 +222,6 @@ def _(spec: Finite, setting: Setting, distance: int, epsilons: NDArray[np.float6
     most = max(24, min(160, CURVE_WORK // max(1, len(flags.changes))))
     if nodes.size > most:
         nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]]))
-    values = np.minimum.accumulate([flags.delta(setting.honest, float(node)) for node in nodes])
+    values = np.minimum.accumulate([_certified(spec, setting.honest, float(node)) for node in nodes])
     upper = chord(nodes, np.asarray(values), sizes)
     return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
