@@ -298,3 +298,11 @@ def test_no_certificate_computes_more_than_some_million_numbers(
     assert bounds.attained <= bounds.certified
     assert 0 < work.probabilities < 8_000_000
     assert 0 < work.cells < 1_000_000
+
+
+@pytest.mark.parametrize(("blanket", "delta"), [("1/2", 1e-6), ("1/100", 1e-6), ("1/2", 1e-10)])
+def test_two_symbols_are_certified_closely_among_a_billion(blanket: str, delta: float) -> None:
+    krr = KRRHistogram(symbols=2, blanket=Fraction(blanket))
+    found = epsilon_bounds(krr, everyone(10**9), delta)
+    assert found.attained <= found.certified <= 1.001 * found.attained
+    assert delta_bounds(krr, everyone(10**9), found.certified).certified <= delta * 1.005

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -48,6 +48,7 @@ from shuffledp_privacy.histogram.blanket import (
 from shuffledp_privacy.histogram.published import published_theorem_1
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, down, up
+from shuffledp_privacy.sums.rr import BitShuffle, bit_shuffle
 
 PRINTED_USERS = 500
 """Most users for which the papers' double sum is shown beside the answer: it takes 50 ms there."""
@@ -63,6 +64,9 @@ TABULATED = (0.999e-3, 20.01)
 
 NOBODY = 1e-3
 """Users in all who send some wrong symbol by chance, below which nothing is amplified: δ would change by as little."""
+
+MANY_BITS = 100_000
+"""Users from which 2-RR is asked as a sum of bits as well: its search over compositions does not grow with them."""
 
 LARGEST_EPSILON0 = 100.0
 """Beyond it nobody sends anything but the truth, and the local guarantee is certified."""
@@ -135,6 +139,13 @@ def _capped(law: Law, epsilon: float, curve: Curve) -> float:
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
 
 
+def _as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
+    """2-RR among many users as the sum of one bit each, where blocks of compositions would be few; else None (K6)."""
+    if spec.symbols != 2 or setting.honest < MANY_BITS or spec.blanket == 1:
+        return None
+    return bit_shuffle(RRShuffle(max_value=1, randomise=spec.blanket), Setting(setting.users, setting.honest))
+
+
 def _printed(law: Law, setting: Setting) -> Curve | None:
     """Theorem 1 of Biswas et al. 2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate."""
     at_x0 = 4 * setting.users // 5
@@ -159,14 +170,19 @@ def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
     attained = 0.0 if epsilon >= law.epsilon0 else attained_delta(law, setting.honest)(epsilon)
     curve = _printed(law, setting)
     published = None if curve is None or epsilon <= 0.0 else curve(epsilon)
-    return Bounds(certified(epsilon), attained, published, _basis(words, published))
+    delta, bits = certified(epsilon), _as_bits(spec, setting)
+    if bits is not None and delta > 0.0:
+        delta = min(delta, bits.delta(epsilon)[0])
+    return Bounds(delta, min(attained, delta), published, _basis(words, published))
 
 
 @epsilon_bounds.register
 def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
     law = law_of(spec)
     curve, words = certified_delta(law, setting.honest)
-    certified = certified_epsilon(curve, delta, law.epsilon0)
+    certified, bits = certified_epsilon(curve, delta, law.epsilon0), _as_bits(spec, setting)
+    if bits is not None and certified > 0.0:
+        certified = min(certified, bits.epsilon(delta)[0])
     attained = attained_epsilon(attained_delta(law, setting.honest), delta, law.epsilon0)
     printed = _printed(law, setting)
     published = None
