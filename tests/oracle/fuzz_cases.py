@@ -232,11 +232,15 @@ def _matrix(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     rest = setting.honest - 1
     changes = [(x, y) for x in range(inputs) for y in range(x)]
     held = numbers.multinomial(rest, [1 / inputs] * inputs)
-    alone = [{value: rest} for value in range(inputs)]
+    alone: list[oracle.Others] = [{value: rest} for value in range(inputs)]
+    if outputs == 2:  # which composition of the two ends is attained depends on ε
+        rates = [row[1] for row in rows]
+        top, bottom = rates.index(max(rates)), rates.index(min(rates))
+        alone += [{top: ones, bottom: rest - ones} for ones in range(rest + 1)]
     mixed = dict(enumerate(held.tolist()))
     pairs = oracle.local_pairs(rows, setting.honest, changes, [*alone, mixed] if setting.honest <= 40 else alone)
     # Outcomes that a value never sends are summed user by user, of few users only.
-    complete = len(oracle.local_pairs(rows, setting.honest, changes, alone)) == len(changes) * inputs
+    complete = len(oracle.local_pairs(rows, setting.honest, changes, alone)) == len(changes) * len(alone)
     if not pairs:
         return None
     return Case("local-matrix", LocalMatrix(rows), setting, delta, None, pairs, complete)
