@@ -122,7 +122,7 @@ def test_reports_that_depend_on_earlier_ones_cost_no_more() -> None:
     for other in range(3):
         views = []
         for changed in (0, 1):
-            view = {}
+            view: dict[tuple[int, int], float] = {}
             for one, two in ((changed, other), (other, changed)):
                 for y, z in itertools.product(range(2), range(3)):
                     if z < second[y].shape[1]:
@@ -130,8 +130,8 @@ def test_reports_that_depend_on_earlier_ones_cost_no_more() -> None:
             views.append(np.array([view[key] for key in sorted(view)]))
         for epsilon in (0.0, 0.3, 0.8, 1.2):
             certified = delta_bounds(LocalRandomiser(epsilon0), Setting(honest, honest), epsilon).certified
-            for one, two in (views, views[::-1]):
-                assert np.maximum(one - math.exp(epsilon) * two, 0.0).sum() <= certified
+            for near, far in (views, views[::-1]):
+                assert np.maximum(near - math.exp(epsilon) * far, 0.0).sum() <= certified
 
 
 @given(st.floats(0.001, 20.0), st.sampled_from([1, 5, 300, 40_000, 10**9]), st.floats(1e-12, 0.5))

@@ -159,7 +159,9 @@ def _true_local_epsilon(spec: RRShuffle, distance: int, delta: float) -> float:
     worst = 0.0
     for low in {0, (k - distance) // 2, k - distance}:
         laws = [
-            np.convolve(binom.pmf(range(x + 1), x, 1 - flip), binom.pmf(range(k - x + 1), k - x, flip))
+            np.convolve(
+                np.asarray(binom.pmf(range(x + 1), x, 1 - flip)), np.asarray(binom.pmf(range(k - x + 1), k - x, flip))
+            )
             for x in (low, low + distance)
         ]
         # The ratio is monotone, so that the worst events are tails.
