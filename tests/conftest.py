@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -39,6 +42,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=rank)
+
+
+class SmallDisk:
+    """A file system of a few MiB of its own, which a test fills and empties."""
+
+    PAGE = 4096
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    def fill(self, free_pages: int = 0) -> None:
+        """Leaves exactly this number of pages free. A file takes whole pages; a folder takes none."""
+        with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(self.PAGE))
+        os.truncate(self._ballast, self._ballast.stat().st_size - free_pages * self.PAGE)
+
+    def make_room(self) -> None:
+        """Frees all that `fill` took."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """An empty file system of 4 MiB below the test's folder; skipped where this user may not mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir(mode=0o700)
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "none", str(folder)]
+    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a full disk needs a file system of its own: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607
 
 
 @pytest.fixture(autouse=True)

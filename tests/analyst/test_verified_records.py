@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from analyst_world import plan
@@ -13,7 +14,6 @@ from shuffledp_analyst.records import Records
 from shuffledp_core.documents.models import BatchHeader, Result
 from shuffledp_core.documents.signed import Signed, sign
 from shuffledp_core.errors import UnknownRoundError
-from shuffledp_core.files import write_atomic
 from shuffledp_core.vocabulary import Mix, Outcome
 
 ROUND = "ab" * 16
@@ -49,15 +49,14 @@ def files(records: Records) -> set[str]:
 def test_killed_just_before_the_result_the_batch_is_still_there_to_be_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(path: Path, data: bytes) -> None:
-        if path.name == "result.json":
-            raise Killed
-        write_atomic(path, data)
+    def killed(path: Path, _: BinaryIO) -> None:
+        assert path.name == "result.json"
+        raise Killed
 
     records = delivered(tmp_path)
     records.keep_opened(ROUND, BOARD, HISTORY)
     with monkeypatch.context() as dying:
-        dying.setattr(records_module, "write_atomic", killed)
+        dying.setattr(records_module, "commit_part", killed)
         with pytest.raises(Killed):
             records.publish(ROUND, result(Outcome.PUBLISHED))
     records = Records(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from shuffledp_analyst.disk import typed_disk_errors
 from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
 from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
@@ -22,6 +23,7 @@ from shuffledp_core.documents.models import BatchHeader, Result, Roster, RoundPl
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import (
     AccessDenied,
+    DiskError,
     DocumentError,
     RoundFailed,
     RoundStateError,
@@ -146,6 +148,7 @@ class Coordinator:
             ConfigError: the plan is impossible.
             RoundStateError: the name stands for another plan, or for a round that was never announced.
             UnreachableError: the named round is not taken up yet after a restart; ask again.
+            DiskError: this analyst's disk refused to keep the round.
             ShuffleDPError: the opening failed, and the round with it.
         """
         checked = read_plan(plan, self._roster)
@@ -153,7 +156,8 @@ class Coordinator:
             return await self._opened_before(named, checked)
         round_id = named or secrets.token_hex(16)
         # No `await` from the look above to here: of two calls at once the second finds the round of the first.
-        self._services.records.create(round_id, checked)
+        with typed_disk_errors():
+            self._services.records.create(round_id, checked)
         running = RunningRound(self._services, round_id, checked)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
@@ -161,6 +165,8 @@ class Coordinator:
         try:
             # Shielded: an operator who hangs up must not cancel the future that the round itself will set.
             return round_id, await asyncio.shield(running.opened)
+        except DiskError:
+            raise  # at once: the end of the round may have to wait for room
         except ShuffleDPError:
             async for _ in running.progress.follow():  # until nodes and ledger are dealt with
                 pass

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from shuffledp_analyst.config import AnalystConfig
+from shuffledp_analyst.disk import write_when_room
 from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS, Peers
 from shuffledp_analyst.progress import ENDED, Event, Progress
@@ -17,6 +18,7 @@ from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LedgerError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import Identity
+from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic, result_topic
 from shuffledp_core.vocabulary import Outcome
 
@@ -67,23 +69,27 @@ async def end_failed(
     The nodes are asked once before the failure is announced, so that the budget is back by then if they all answer.
     `error` is None for a round whose failed result is on disk already.
     """
+    records = services.records
+    if error is not None:
+        await in_thread(records.erase_arrived, round_id)  # makes room for what is written below
     discarding = Discarding(services, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
         # On disk before anybody is told: a restarted analyst must not go on with a round that it has declared failed.
-        services.records.fail(round_id, services.failed_result(round_id, error))
+        result = services.failed_result(round_id, error)
+        await write_when_room(lambda: in_thread(records.fail, round_id, result))
         services.metrics.rounds.labels(type(error).__name__).inc()
     services.announce_end(round_id, progress)
     if not done:
         await discarding.persist(services.config.discard_seconds)
-    services.records.finish(round_id)
+    await write_when_room(lambda: in_thread(records.finish, round_id))
 
 
 async def end_published(services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress) -> None:
     """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
     services.announce_end(round_id, progress)
     await Discarding(services, round_id, route, release=False).persist(services.config.discard_seconds)
-    services.records.finish(round_id)
+    await write_when_room(lambda: in_thread(services.records.finish, round_id))
 
 
 class Discarding:
@@ -106,7 +112,8 @@ class Discarding:
         """Calls every node whose discard is missing once; True if nothing is left to do."""
         answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
         self._missing = [name for name, answered in zip(self._missing, answers, strict=True) if not answered]
-        self._records.keep_discards(self._round_id, self._discards)  # devices ask for them, with the result
+        # Devices ask for them, with the result.
+        await write_when_room(lambda: in_thread(self._records.keep_discards, self._round_id, self._discards))
         if self._missing or not self._release:
             return not self._missing
         try:

@@ -21,6 +21,7 @@ it, and has failed if it was never announced. One that cannot be read is renamed
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ import msgspec
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
-from shuffledp_core.files import sync, write_atomic
+from shuffledp_core.files import commit_part, open_part, sync, write_atomic
 from shuffledp_core.vocabulary import ROUND_ID
 
 MAX_DISCARD_BYTES: Final = 4096
@@ -56,14 +57,18 @@ class Records:
         return self._folder / f"set-aside-{round_id}"
 
     def create(self, round_id: str, plan: RoundPlan) -> None:
-        """Records a new round, before any party is asked for anything.
+        """Records a new round, before any party is asked for anything. After an `OSError` nothing of it is left.
 
         The accountant charges the round's budget next: after a crash only this record knows whose charge to release.
         """
         folder = self._path(round_id)
         folder.mkdir(mode=0o700)
-        write_atomic(folder / "plan.json", to_json(plan))
-        sync(self._folder)
+        try:
+            write_atomic(folder / "plan.json", to_json(plan))
+            sync(self._folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)  # or the name could not be asked for again
+            raise
 
     def is_known(self, round_id: str) -> bool:
         """True if this round was ever recorded here, also if its record was set aside. Raises as `result`."""
@@ -181,21 +186,29 @@ class Records:
                 f"the result would have {len(data)} bytes, and nobody reads a document of more than "
                 f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
             )
-        # The result, written last, is the commit point: a board without one is taken back by `batch_header`.
-        opened = batch.with_name("opened")
-        if opened.exists():  # a verified round: the batch itself stays until the result is there
-            opened.replace(batch.with_name("board"))
-        else:
-            batch.replace(batch.with_name("board"))
-        write_atomic(batch.with_name("result.json"), data)
+        path = batch.with_name("result.json")
+        with open_part(path) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # a full disk shows here, before anything is renamed
+            # The result, renamed last, is the commit point: `batch_header` takes back a board without one.
+            opened = batch.with_name("opened")
+            # In a verified round the batch itself stays until the result is there.
+            source = opened if opened.exists() else batch
+            source.replace(batch.with_name("board"))
+            commit_part(path, file)
+
+    def erase_arrived(self, round_id: str) -> None:
+        """Erases the batch of a round that fails, and all that was made of it."""
+        folder = self._path(round_id)
+        for name in ("batch.part", "batch", "opened", "history", "board"):
+            (folder / name).unlink(missing_ok=True)
 
     def fail(self, round_id: str, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""
         # Before the result: once a round has failed for everybody, no board of it may be left on this disk.
-        folder = self._path(round_id)
-        for name in ("batch.part", "batch", "opened", "history", "board"):
-            (folder / name).unlink(missing_ok=True)
-        write_atomic(folder / "result.json", result.to_bytes())
+        self.erase_arrived(round_id)
+        write_atomic(self._path(round_id) / "result.json", result.to_bytes())
 
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
 
+from shuffledp_analyst.disk import typed_disk_errors, write_when_room
 from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
 from shuffledp_analyst.metrics import PUBLISHED, RoundView
 from shuffledp_analyst.opening import (
@@ -70,6 +71,7 @@ from shuffledp_proto.v1 import batch_pb2
 MAX_ATTEMPTS: Final = 3
 """Number of processes that try to decode a batch when none of them survives it."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -134,20 +136,17 @@ class RunningRound:
         3. All bytes arrive.
         4. They have the committed digest.
 
-        A node that breaks 2 or 4 has signed what cannot be, and the round fails. Step 3 may be a torn connection:
-        the sender may repeat it until the round's deadline.
+        A node that breaks 2 or 4 has signed what cannot be, and the round fails. Step 3 may be a torn connection, or a
+        full disk here (`DiskError`): the sender may repeat it until the round's deadline.
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
                 await let_through(batch_chunks(parts), self._services.records.batch_bytes(self._id))
                 return
             length = self._judge(lambda: self._length(header))  # 2
-            try:
+            with typed_disk_errors():
                 found = await receive(batch_chunks(parts), length, self._services.records.batch_part(self._id))  # 3
                 self._judge(lambda: self._commit(signed, header, found))  # 4
-            except OSError as error:
-                self.fail(RoundFailed(f"the analyst cannot store the batch: {error.strerror}"))
-                raise
             self._delivered.set()
 
     def _length(self, header: BatchHeader) -> int:
@@ -160,8 +159,9 @@ class RunningRound:
     def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:
         check_digest(header.digest, found)
         check_size(signed.signer, len(signed.to_bytes()))
-        self.round.delivered(header)
+        self.round.check_batch(header)  # again: the round may have gone on, or ended, while the batch arrived
         self._services.records.commit_batch(self._id, signed)
+        self.round.delivered(header)  # behind the disk: a repeat is acknowledged from here on
 
     def _judge(self, check: Callable[[], T]) -> T:
         try:
@@ -256,7 +256,7 @@ class RunningRound:
         await self._await_batch()
         draft = await self._decode()
         await self._await_headers()
-        self._publish(await self._settle(draft))
+        await self._publish(await self._settle(draft))
 
     async def _open(self) -> bytes:
         services, plan = self._services, self.round.plan
@@ -277,7 +277,9 @@ class RunningRound:
         signed_manifest = services.identity.sign(manifest)  # 4: its keys are all verified
         said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
         announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
-        services.records.keep_announcement(self._id, announcement)  # before it is published: devices may submit at once
+        with typed_disk_errors():
+            # Before it is published: devices may submit at once.
+            services.records.keep_announcement(self._id, announcement)
         self._manifest = signed_manifest, manifest
         self._opened(manifest)
         services.publish(manifest_topic(services.deployment, self._id), announcement)
@@ -372,7 +374,7 @@ class RunningRound:
         if self.round.stage is Stage.OPEN:
             await self._await_closing_time()
             # Before the call, whose answer a crash may lose: the entry node may then have closed, and sent its batch.
-            self._services.records.mark_closing(self._id)
+            await self._write(self._services.records.mark_closing, self._id)
             self.round.end_submissions()
         entry = self.round.plan.route[0]
         accepted = await self._peers.persistently(lambda: self._peers.close(entry, self._id))
@@ -394,7 +396,8 @@ class RunningRound:
         services, seconds = self._services, self._services.config.mix_timeout_seconds
         # From the disk: a round that ends this process again and again before it has its batch is given up in the end.
         now = services.clock()
-        left = seconds - max(0, now - services.records.closed_at(self._id, now)) / 1000
+        closed_at = await self._write(services.records.closed_at, self._id, now)
+        left = seconds - max(0, now - closed_at) / 1000
         # Perhaps to an earlier process: the nodes need time to say again that they are done.
         if self._delivered.is_set():
             left = max(left, services.config.recovery_seconds)
@@ -423,7 +426,8 @@ class RunningRound:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         batch = self.round.decoding()[1]
         # Counted on disk before decoding begins: an out-of-memory kill gives no other chance to.
-        if self._services.records.count_attempt(self._id) > MAX_ATTEMPTS:  # what kills us must not do so for ever
+        attempts = await self._write(self._services.records.count_attempt, self._id)
+        if attempts > MAX_ATTEMPTS:  # what kills us must not do so for ever
             raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
         signed, certificate = self._certified()
         mechanism = certificate.mechanism
@@ -466,7 +470,7 @@ class RunningRound:
             return np.memmap(delivered, dtype=np.uint8, mode="r"), batch.digest, msgspec.UNSET, batch.users
         data = await in_thread(delivered.read_bytes)
         opened = await self._mixing().open(batch, data, self._services.identity)
-        await in_thread(self._services.records.keep_opened, self._id, opened.board, opened.history)
+        await self._write(self._services.records.keep_opened, self._id, opened.board, opened.history)
         return (
             opened.board,
             digest(opened.board),
@@ -499,15 +503,24 @@ class RunningRound:
         self.progress.report(Event(CERTIFYING, "", 1, 1, loop.time() - started))
         return msgspec.structs.replace(draft, final_certificate=signed, headers=tuple(headers))
 
-    def _publish(self, result: Result) -> None:
+    async def _publish(self, result: Result) -> None:
         """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
-        # No `await` from here to the record: an abort comes before, and counts, or finds the round ended.
-        if self._failure.done():
-            raise self._failure.result()
-        self._services.records.publish(self._id, self._services.identity.sign(result))
-        self.round.published()
+        signed = self._services.identity.sign(result)
+
+        async def publish() -> None:
+            # No `await` in here: an abort comes before, and counts, or finds the round ended.
+            if self._failure.done():
+                raise self._failure.result()
+            self._services.records.publish(self._id, signed)
+            self.round.published()
+
+        await write_when_room(publish)
         self._services.metrics.rounds.labels(PUBLISHED).inc()
         self._log.info("published", accepted=result.accepted, messages=result.messages)
+
+    async def _write(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a write to the round's record in a thread; pauses the round while the disk is full."""
+        return await write_when_room(lambda: in_thread(write, *args, **kwargs))
 
     def _certified(self) -> tuple[Signed, Certificate]:
         if self._certificate is None:

@@ -184,6 +184,10 @@ class BusyError(UnreachableError):
     """A party had no room for the call, or waited too long for the caller's request. Asking again may help."""
 
 
+class DiskError(UnreachableError):
+    """A party's disk is full or fails: nothing was kept or acknowledged. Asking again helps once there is room."""
+
+
 class RoundStateError(ShuffleDPError):
     """The call is not legal in the state the round is in."""
 

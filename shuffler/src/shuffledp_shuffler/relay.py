@@ -14,7 +14,7 @@ import structlog
 
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import BusyError, ExpiredTLSCertificateError, NodeFault, UnreachableError
+from shuffledp_core.errors import BusyError, DiskError, ExpiredTLSCertificateError, NodeFault, UnreachableError
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
@@ -69,7 +69,7 @@ class Relay:
                 return await self._attempt(target, header, path, started, progress)
             except NodeFault as error:
                 # By exact class: a refusal, such as `BadBatchError`, is a `NodeFault` too and would be the same again.
-                if type(error) not in {UnreachableError, BusyError, ExpiredTLSCertificateError, NodeFault}:
+                if type(error) not in {UnreachableError, BusyError, DiskError, ExpiredTLSCertificateError, NodeFault}:
                     raise
                 if time.monotonic() + pause >= deadline:
                     raise UnreachableError(

@@ -34,6 +34,11 @@ _ADVICE: Final = {
         "A party was away for longer than it is waited for.",
         "Start the party that is named, look at its log, then open a new round.",
     ),
+    "DiskError": Advice(
+        "The disk of a party is full, or refuses to be written.",
+        "Nothing was kept of what was refused. Make room at the party that is named, then ask again; rounds that were "
+        "open go on by themselves.",
+    ),
     "BusyError": Advice("A party had no room for the call.", "Wait a moment and try again."),
     "BadBatchError": Advice(
         "A batch was torn, or more messages were unreadable or repeated than the plan has room for.",

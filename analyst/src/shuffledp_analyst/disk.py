@@ -1,0 +1,60 @@
+"""What the analyst does when its disk is full: new work is refused, and open rounds wait until there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import structlog
+
+from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS
+from shuffledp_core.errors import DiskError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+T = TypeVar("T")
+
+
+@contextmanager
+def typed_disk_errors() -> Iterator[None]:
+    """Logs every `OSError` of the block and raises it as `DiskError`."""
+    try:
+        yield
+    except OSError as error:
+        structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
+        raise DiskError(
+            f"the analyst cannot write to its state folder ({error.strerror or error}): make room or "
+            "mend the disk, then ask again"
+        ) from error
+
+
+async def write_when_room(write: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a write until the disk has room for it.
+
+    Args:
+        write: what to repeat; where it fails, it must leave a state from which it can be repeated.
+
+    Raises:
+        OSError: the disk refused it for another reason than a lack of room.
+    """
+    log = structlog.get_logger()
+    pause = RETRY_SECONDS
+    paused = False
+    while True:
+        try:
+            written = await write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if not paused:
+                log.warning("disk of the state folder is full: rounds wait until there is room", reason=str(error))
+            paused = True
+        else:
+            if paused:
+                log.info("disk of the state folder has room again")
+            return written
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, MAX_RETRY_SECONDS)
