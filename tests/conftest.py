@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import subprocess
@@ -12,6 +11,10 @@ from pathlib import Path
 
 import pytest
 import structlog
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from small_disk import SmallDisk
 
 # Before anybody imports numpy, here and in every program that a test starts. The matrices of tests are small, and
 # threads that wait for each other on cores that all have work took a third of the time of tests that multiply them.
@@ -42,27 +45,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=rank)
-
-
-class SmallDisk:
-    """A file system of a few MiB of its own, which a test fills and empties."""
-
-    PAGE = 4096
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._ballast = path / "ballast"
-
-    def fill(self, free_pages: int = 0) -> None:
-        """Leaves exactly this number of pages free. A file takes whole pages; a folder takes none."""
-        with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(self.PAGE))
-        os.truncate(self._ballast, self._ballast.stat().st_size - free_pages * self.PAGE)
-
-    def make_room(self) -> None:
-        """Frees all that `fill` took."""
-        self._ballast.unlink(missing_ok=True)
 
 
 @pytest.fixture

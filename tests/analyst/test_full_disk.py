@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from analyst_world import World, plan
+from small_disk import SmallDisk
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import DiskError, RoundStateError, UnreachableError
 from shuffledp_proto.v1 import analyst_pb2
-
-if TYPE_CHECKING:
-    from conftest import SmallDisk
 
 NAMED = "ab" * 16
 MOST_PAGES = 8

@@ -272,7 +272,7 @@ def test_a_disk_that_is_full_at_the_close_ends_the_round_with_the_nodes_name(
     with system.full_disk("node-1"):
         driver.ask("end")
         failed = driver.ask("finish")
-    assert failed["error"] == "NodeFault"
+    assert failed["error"] == "DiskError"
     assert "node-1: the disk of this node failed (No space left on device)" in failed["reason"]
 
 
@@ -293,7 +293,7 @@ def test_a_full_disk_at_a_later_node_opens_no_round(system: FaultySystem, driver
     before = system.reserved()
     with system.full_disk(node):
         error, reason = driver.refused()
-    assert error == "NodeFault"
+    assert error == "DiskError"
     assert reason.startswith(f"{node}: the disk of this node failed (No space left on device)")
     until(lambda: system.reserved() <= before, "the charge is released")
 

@@ -165,9 +165,9 @@ class Coordinator:
         try:
             # Shielded: an operator who hangs up must not cancel the future that the round itself will set.
             return round_id, await asyncio.shield(running.opened)
-        except DiskError:
-            raise  # at once: the end of the round may have to wait for room
-        except ShuffleDPError:
+        except ShuffleDPError as error:
+            if isinstance(error, DiskError) and isinstance(error.__cause__, OSError):
+                raise  # at once: the disk is this analyst's own, and the round may end only when it has room
             async for _ in running.progress.follow():  # until nodes and ledger are dealt with
                 pass
             raise

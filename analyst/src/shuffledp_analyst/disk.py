@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS
 from shuffledp_core.errors import DiskError
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+from shuffledp_core.files import is_disk_full
 
 T = TypeVar("T")
 
@@ -47,7 +45,7 @@ async def write_when_room(write: Callable[[], Awaitable[T]]) -> T:
         try:
             written = await write()
         except OSError as error:
-            if error.errno not in _FULL:
+            if not is_disk_full(error):
                 raise
             if not paused:
                 log.warning("disk of the state folder is full: rounds wait until there is room", reason=str(error))

@@ -5,6 +5,7 @@ Overwriting is best effort: journals, snapshots and flash translation layers may
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -14,6 +15,11 @@ _BLOCK: Final = 2**18
 
 PART: Final = ".part"
 """Suffix of a file that is still being written; one found at start is erased."""
+
+
+def is_disk_full(error: OSError) -> bool:
+    """True if a write failed for lack of room: it may succeed later."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def make_folder(folder: Path) -> None:

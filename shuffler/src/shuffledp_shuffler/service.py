@@ -12,7 +12,7 @@ import grpc
 import structlog
 
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import InvalidSubmissionError, MalformedRequestError, NodeFault, ShuffleDPError
+from shuffledp_core.errors import DiskError, InvalidSubmissionError, MalformedRequestError, ShuffleDPError
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
@@ -61,12 +61,12 @@ _PHASES: Final = {
 
 @contextmanager
 def _disk_faults() -> Iterator[None]:
-    """Turns disk failures into a `NodeFault`."""
+    """Turns disk failures into a `DiskError`."""
     try:
         yield
     except OSError as error:
-        structlog.get_logger().exception("disk failure")
-        raise NodeFault(f"the disk of this node failed ({error.strerror}); try again later") from error
+        structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
+        raise DiskError(f"the disk of this node failed ({error.strerror}); try again later") from error
 
 
 class NodeServicer(node_pb2_grpc.NodeServicer):

@@ -18,7 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-from shuffledp_core.errors import NodeFault
+from shuffledp_core.errors import DiskError, NodeFault
+from shuffledp_core.files import is_disk_full
 from shuffledp_shuffler.layout import Layout
 from shuffledp_shuffler.permutation import Records
 
@@ -143,7 +144,8 @@ class Buckets:
             with os.fdopen(os.open(self._path(bucket), flags, 0o600), "wb") as file:
                 file.write(sealed)
         except OSError as error:
-            raise NodeFault(
+            kind = DiskError if is_disk_full(error) else NodeFault
+            raise kind(
                 f"the disk of this node does not take what the mixing of a round spills ({error.strerror}): make room "
                 "in its state folder, or raise `[mixing] memory`"
             ) from error

@@ -112,6 +112,9 @@ class RoundFolder:
 
     def count_attempts(self, attempts: int) -> None:
         """Writes down how often the batch was begun on, for a process that this one may not live to be."""
+        if attempts == 0:
+            self._attempts.unlink(missing_ok=True)  # also possible on a full disk
+            return
         write_atomic(self._attempts, str(attempts).encode())
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:

@@ -6,6 +6,7 @@ leaves the node before the permuted batch is committed, so a batch that is mixed
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ import structlog
 
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.documents.signed import from_json
-from shuffledp_core.errors import NodeFault, ShuffleDPError
+from shuffledp_core.errors import DiskError, NodeFault, ShuffleDPError
+from shuffledp_core.files import is_disk_full
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
 from shuffledp_core.tasks import in_thread
@@ -27,7 +29,7 @@ from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import Dropped, Mixed, mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
-from shuffledp_shuffler.relay import Relay
+from shuffledp_shuffler.relay import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Relay
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS, Phase
 from shuffledp_shuffler.verified.mixing import mixed_verified
 
@@ -50,10 +52,7 @@ class RoundPipeline:
     async def run(self, live: LiveRound) -> None:
         """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
         try:
-            if live.record.phase is Phase.MIXING:
-                await self._mix(live)
-            if live.record.phase is Phase.RELAYING:
-                await self._relay(live)
+            await self._work_when_room(live)
         except ShuffleDPError as error:
             await live.fail(error)
         except OSError as error:
@@ -61,6 +60,31 @@ class RoundPipeline:
         except Exception as error:  # noqa: BLE001 - a bug must not leave a round that looks as if it were at work
             structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
             await live.fail(NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
+
+    async def _work_when_room(self, live: LiveRound) -> None:
+        """Mixes and relays; repeats a step that a full disk ended, for `relay.patience` seconds from the first."""
+        deadline: float | None = None
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                if live.record.phase is Phase.MIXING:
+                    await self._mix(live)
+                if live.record.phase is Phase.RELAYING:
+                    await self._relay(live)
+            except (DiskError, OSError) as error:
+                if isinstance(error, OSError) and not is_disk_full(error):
+                    raise
+                now = time.monotonic()
+                deadline = now + self.relay.patience if deadline is None else deadline
+                if now + pause >= deadline:
+                    raise
+                structlog.get_logger().warning(
+                    "disk is full: the round waits for room", round=live.record.round_id, reason=str(error)
+                )
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
         """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.

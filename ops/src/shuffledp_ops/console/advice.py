@@ -80,8 +80,8 @@ _ADVICE: Final = {
         "The reason is above. Open a new round.",
     ),
     "NodeFault": Advice(
-        "A node could not go on: often a full or damaged disk.",
-        "The node says which file. Make room or replace the disk, then open a new round.",
+        "A node could not go on: often a damaged disk.",
+        "The node says which file. Replace the disk, then open a new round.",
     ),
     "LedgerError": Advice(
         "The accountant's ledger is damaged, of another version, or away.",
