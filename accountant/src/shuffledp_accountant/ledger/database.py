@@ -77,12 +77,22 @@ def failures() -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
         cause = getattr(error, "orig", None) or error
+        if _is_full(error):
+            raise LedgerAwayError(
+                f"the ledger's disk is full: {cause}; nothing was changed; make room, and ask again"
+            ) from error
         if _is_away(error):
             raise LedgerAwayError(f"the ledger's database does not answer: {cause}; start it, and ask again") from error
         raise LedgerError(
             f"the ledger's database failed: {cause}; nothing was changed; check the file or server, and restore a "
             "backup if it is damaged"
         ) from error
+
+
+def _is_full(error: SQLAlchemyError | sqlite3.Error) -> bool:
+    """True if SQLite found no room on the disk, for the database or for the index of its log."""
+    cause = getattr(error, "orig", error)
+    return getattr(cause, "sqlite_errorcode", 0) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
 
 
 def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
