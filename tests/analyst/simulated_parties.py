@@ -86,6 +86,8 @@ class Served:
     service: str
     faults: set[str] = field(default_factory=set)
     happened: Happened = field(default_factory=Happened)
+    address: str = ""
+    """Where it listens, if not where the roster says."""
     _server: Server | None = None
 
     def register(self, server: Server) -> None:
@@ -99,7 +101,7 @@ class Served:
         )
         self.register(self._server)
         credentials = server_credentials(TLSFiles.load(self.deployment.keys_of(self.name), roster.tls_authority))
-        self._server.add_secure_port(roster.party(self.name).address, credentials)
+        self._server.add_secure_port(self.address or roster.party(self.name).address, credentials)
         await self._server.start()
 
     async def die(self) -> None:

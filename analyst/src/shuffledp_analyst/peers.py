@@ -17,6 +17,7 @@ from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import ForeignDocumentError, ShuffleDPError, UnreachableError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
+from shuffledp_core.transport.instances import Instances, now
 from shuffledp_core.transport.receiving import gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
@@ -44,6 +45,7 @@ class Peers:
     def __init__(self, config: AnalystConfig, roster: Roster) -> None:
         self._config = config
         self._roster = roster
+        self._instances = Instances()
         self.accountant: Party = roster.accountant
 
     @property
@@ -74,9 +76,15 @@ class Peers:
     async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
         """A channel to the party; errors in this block name it, because a result shows only their text."""
         async with channel_to(party, self._config.keys, self._roster) as channel:
+            asked = now()
             try:
                 async with translated(party.name):
-                    yield channel
+                    try:
+                        yield channel
+                    except grpc.aio.AioRpcError as error:
+                        if party != self.accountant:  # several may share one ledger, behind one address
+                            self._instances.check(party.name, error.trailing_metadata() or (), asked)
+                        raise
             except ShuffleDPError as error:
                 if str(error).startswith(party.name):
                     raise
@@ -115,14 +123,20 @@ class Peers:
             certificate=certificate.to_bytes(), position=position, suite=suite, route=route
         )
         async with self._nodes(name) as stub:
-            response = await stub.PrepareRound(request, timeout=self._config.call_seconds)
+            asked = now()
+            call = stub.PrepareRound(request, timeout=self._config.call_seconds)
+            response = await call
+            self._instances.check(name, await call.trailing_metadata(), asked)
         return Signed.from_bytes(response.round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
         """Requests a node's countersignature. Not verified yet."""
         request = node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
         async with self._nodes(name) as stub:
-            response = await stub.SetManifest(request, timeout=self._config.call_seconds)
+            asked = now()
+            call = stub.SetManifest(request, timeout=self._config.call_seconds)
+            response = await call
+            self._instances.check(name, await call.trailing_metadata(), asked)
         return Signed.from_bytes(response.countersignature)
 
     async def close(self, name: str, round_id: str) -> int:

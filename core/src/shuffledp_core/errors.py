@@ -169,6 +169,10 @@ class BadBlameError(NodeFault):
     """An accusation, or a step of its trace, does not stand: whoever gave it is at fault."""
 
 
+class DuplicateIdentityError(NodeFault):
+    """Two processes run with the identity of one party, such as a copied machine: one of them must be stopped."""
+
+
 class UnreachableError(NodeFault):
     """A party did not answer within its deadline."""
 

@@ -20,6 +20,7 @@ from shuffledp_core.config import Limits
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.transport.doorway import Context, Doorway
 from shuffledp_core.transport.draining import draining
+from shuffledp_core.transport.instances import OwnInstance
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name, role_of
 from shuffledp_core.vocabulary import Role
 
@@ -45,9 +46,9 @@ _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 _PARTIES: Final = frozenset({Role.NODE, Role.ANALYST, Role.ACCOUNTANT, OPERATOR})
 
 
-async def _abort(context: Context, error: errors.ShuffleDPError) -> NoReturn:
+async def _abort(context: Context, error: errors.ShuffleDPError, own: OwnInstance) -> NoReturn:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
-    await context.abort(status, str(error), ((_KEY, type(error).__name__),))
+    await context.abort(status, str(error), ((_KEY, type(error).__name__), own.metadata()))
 
 
 class TypedErrors(grpc.aio.ServerInterceptor):
@@ -70,6 +71,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         self._rules = rules
         self._refused = refused
         self._doorway = doorway or Doorway(Limits())
+        self._own = OwnInstance()
         self._log = structlog.get_logger()
 
     async def intercept_service(
@@ -137,11 +139,12 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             async with draining(requests, line, peer):
                 self._doorway.enter(context, peer, None if device else name)
                 self._check(name, method)  # 1
+                context.set_trailing_metadata((self._own.metadata(),))
                 first = await line.wait(anext(aiter(requests), None), peer)  # 2
                 yield device, _with_first(first, requests) if handler.request_streaming else _require(first, method)
         except errors.ShuffleDPError as error:
             self._refused(method, error)
-            await _abort(context, error)
+            await _abort(context, error, self._own)
         except Exception as error:
             self._unexpected(method, error)
             raise

@@ -34,6 +34,10 @@ _ADVICE: Final = {
         "A party was away for longer than it is waited for.",
         "Start the party that is named, look at its log, then open a new round.",
     ),
+    "DuplicateIdentityError": Advice(
+        "Two processes run with the keys of one party: a copied machine, or a second replica.",
+        "Stop one of the two that the sentence above tells apart, then open a new round.",
+    ),
     "DiskError": Advice(
         "The disk of a party is full, or refuses to be written.",
         "Nothing was kept of what was refused. Make room at the party that is named, then ask again; rounds that were "

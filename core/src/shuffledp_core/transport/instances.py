@@ -1,0 +1,71 @@
+"""Finds two processes that run with one identity, by what each answer says of the process that gave it.
+
+Every answer carries the random id of its process and how long that has run. A process that was restarted began after
+its predecessor's last answer. One that had begun before, and is not the one that answered then, runs beside it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.errors import DuplicateIdentityError
+
+KEY: Final = "shuffledp-instance"
+"""Key of the trailing metadata."""
+
+_VALUE: Final = re.compile(r"([0-9a-f]{16}) ([0-9]{1,12})")
+
+
+def now() -> float:
+    """Seconds on a clock that goes on while this machine sleeps, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class OwnInstance:
+    """This process, as its answers describe it."""
+
+    def __init__(self) -> None:
+        self._id = secrets.token_hex(8)
+        self._started = time.monotonic()
+
+    def metadata(self) -> tuple[str, str]:
+        """Key and value: id, and milliseconds since the start."""
+        return KEY, f"{self._id} {round(1000 * (time.monotonic() - self._started))}"
+
+
+@dataclass(frozen=True)
+class _Answer:
+    instance: str
+    asked: float
+
+
+class Instances:
+    """The processes that answered for each party. Clocks of two machines are never compared."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, _Answer] = {}
+
+    def check(self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked: float) -> None:
+        """Records who answered a question that was sent at `asked` (`now()`).
+
+        Answers of versions that do not describe their process are ignored.
+
+        Raises:
+            DuplicateIdentityError: another process answered before, after this one had begun.
+        """
+        match = _VALUE.fullmatch(str(dict(metadata).get(KEY, "")))
+        if match is None:
+            return
+        last = self._last.get(party)
+        self._last[party] = _Answer(match[1], asked)
+        # At the latest: the answer took some time to get here. And the earlier answer is later than its question.
+        began = now() - int(match[2]) / 1000
+        if last is not None and last.instance != match[1] and began < last.asked:
+            raise DuplicateIdentityError(
+                f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and open a new round"
+            )
