@@ -60,6 +60,14 @@ class AnalystServices:
         self.publish(result_topic(self.deployment, round_id), result)
         progress.report(Event(ENDED, result=result))
 
+    async def finish(self, round_id: str) -> None:
+        """Records that nothing is left to do for a round, once the disk has room for it."""
+
+        async def finish() -> None:
+            self.records.finish(round_id)  # not in a thread: who has heard of the end finds the round gone
+
+        await write_when_room(finish)
+
 
 async def end_failed(
     services: AnalystServices, round_id: str, route: Sequence[str], error: ShuffleDPError | None, progress: Progress
@@ -82,14 +90,14 @@ async def end_failed(
     services.announce_end(round_id, progress)
     if not done:
         await discarding.persist(services.config.discard_seconds)
-    await write_when_room(lambda: in_thread(records.finish, round_id))
+    await services.finish(round_id)
 
 
 async def end_published(services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress) -> None:
     """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
     services.announce_end(round_id, progress)
     await Discarding(services, round_id, route, release=False).persist(services.config.discard_seconds)
-    await write_when_room(lambda: in_thread(services.records.finish, round_id))
+    await services.finish(round_id)
 
 
 class Discarding:
