@@ -1,17 +1,16 @@
-"""The sandbox of machines without namespaces: another user, who reads neither the grader's files nor the results.
+"""The sandbox of machines without namespaces: another user, in a root folder that holds nothing of the grader's.
 
-Only root can become one. What that user needs is copied to where everybody can read it, as on a grading service: the
-interpreter of these tests may lie in root's own folder.
+Only root can make it. A grading service's containers are such machines.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
+import platform
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,8 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_labs.errors import StudentRaised, StudentTimeout
-from shuffledp_labs.student import pipes, sandbox
+from shuffledp_labs.checking import Run, Watcher, run_checks
+from shuffledp_labs.errors import StudentDied, StudentRaised, StudentTimeout
+from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.instance import Draws
+from shuffledp_labs.student import jail, pipes, sandbox, syscalls
 from shuffledp_labs.student.process import StudentProgram
 
 pytestmark = pytest.mark.skipif(
@@ -58,14 +60,64 @@ def end(process):
     os.kill(process, 9)
 
 
+def crash():
+    os._exit(0)
+
+
 def parent():
     return os.getppid()
 
 
-def guest():
-    import guest_of_the_box
+def guests():
+    import nacl.public
+    import numpy
 
-    return guest_of_the_box.WORD
+    key = nacl.public.PrivateKey.generate()
+    sealed = nacl.public.SealedBox(key.public_key).encrypt(b"welcome")
+    return nacl.public.SealedBox(key).decrypt(sealed), int(numpy.arange(4).sum())
+
+
+def standard_library():
+    import asyncio
+    import ctypes
+    import hashlib
+    import sqlite3
+    import ssl
+
+    connection = sqlite3.connect("kept.db")
+    connection.execute("create table if not exists t (x)")
+    return hashlib.sha256(b"").hexdigest()[:8], asyncio.run(asyncio.sleep(0, "done"))
+
+
+def answers_of(module):
+    import importlib
+
+    return importlib.import_module(module).__file__
+
+
+def connect(family, kind):
+    import socket
+
+    return socket.socket(getattr(socket, family), getattr(socket, kind)).fileno()
+
+
+def kernel_objects(call, add_key):
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = {
+        "shmget": lambda: libc.shmget(77, 4096, 0o1666),
+        "semget": lambda: libc.semget(77, 1, 0o1666),
+        "msgget": lambda: libc.msgget(77, 0o1666),
+        "add_key": lambda: libc.syscall(add_key, b"user", b"note", b"42", 2, -4),
+    }[call]()
+    return made, ctypes.get_errno()
+
+
+def temporary_folder():
+    import tempfile
+
+    return tempfile.mkdtemp()
 
 
 def environment():
@@ -91,53 +143,25 @@ def endless():
         pass
 """
 
-NEEDLESS = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "lib2to3", "config-*")
-"""Of the standard library: large, and asked for by no worker."""
-
 
 @pytest.fixture(scope="module")
-def public() -> Iterator[Path]:
-    """An interpreter, the worker and a package, readable by everybody."""
-    place = Path(tempfile.mkdtemp(prefix="another-user-"))
-    try:
-        place.chmod(0o755)
-        library = Path(sysconfig.get_path("stdlib"))
-        shutil.copytree(library, place / "lib" / library.name, ignore=shutil.ignore_patterns(*NEEDLESS))
-        (place / "bin").mkdir()
-        shutil.copy(Path(sys.executable).resolve(), place / "bin")
-        (place / "student").mkdir()
-        for module in ("worker.py", "wire.py"):
-            shutil.copy(Path(sandbox.__file__).with_name(module), place / "student")
-        (place / "packages").mkdir()
-        (place / "packages" / "guest_of_the_box.py").write_text("WORD = 'welcome'\n")
-        for entry in (place, *place.rglob("*")):
-            entry.chmod(entry.stat().st_mode | (0o055 if entry.is_dir() else 0o044))
-        yield place
-    finally:
-        shutil.rmtree(place)
+def jails() -> Iterator[Path]:
+    """Where root folders of this module are made: filled once."""
+    with tempfile.TemporaryDirectory(prefix="jails-") as place:
+        yield Path(place)
 
 
-def use(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def user_box(jails: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHUFFLEDP_LAB_BOX", "user")
     monkeypatch.setattr(pipes, "_working", [])
-    monkeypatch.setattr(sandbox, "__file__", str(public / "student" / "sandbox.py"))
-    monkeypatch.setattr(sandbox, "_interpreter", lambda: str(next((public / "bin").iterdir())))
-    monkeypatch.setattr(sandbox, "guests", lambda: (public / "packages" / "guest_of_the_box.py",))
+    monkeypatch.setattr(jail, "JAILS", jails)
 
 
 @pytest.fixture
-def scratch() -> Iterator[Path]:
-    """Where a check makes it: in the folder for temporary files, which everybody may enter. Pytest's own is closed."""
-    place = Path(tempfile.mkdtemp(prefix=pipes.SCRATCH))
-    yield place
-    shutil.rmtree(place, ignore_errors=True)
-
-
-@pytest.fixture
-def program(public: Path, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StudentProgram]:
-    use(public, monkeypatch)
+def program(tmp_path: Path) -> Iterator[StudentProgram]:
     (tmp_path / "work.py").write_text(SOURCE)
-    with StudentProgram(tmp_path / "work.py", scratch) as own:
+    with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
         assert own.box == "user"
         yield own
 
@@ -159,11 +183,10 @@ def test_it_is_another_user_for_good_with_nothing_but_its_own_folder(program: St
     assert set(groups) == {user}
     assert user in sandbox._USERS
     assert more == ()
-    assert cwd == str(program.scratch)
+    assert cwd == f"/scratch/{program.scratch.name}"
     assert program.scratch.stat().st_uid == user
     assert program.scratch.stat().st_mode & 0o777 == 0o700
-    assert program.call("environment") == tuple(sorted({*sandbox._VARIABLES, "HOME"}))
-    assert program.call("guest") == "welcome"
+    assert program.call("environment") == tuple(sorted({*sandbox._VARIABLES, "HOME", "TMPDIR"}))
     program.call("write", "mine.txt")
     assert (program.scratch / "mine.txt").read_text() == "mine"
     for other in (0, user + 1):
@@ -171,38 +194,93 @@ def test_it_is_another_user_for_good_with_nothing_but_its_own_folder(program: St
             program.call("become", other)
 
 
-def test_it_reads_and_writes_nothing_of_the_graders(program: StudentProgram, public: Path, tmp_path: Path) -> None:
-    secret = Path(tempfile.mkdtemp(prefix="shuffledp-"))  # as a folder of results and keys is made
-    try:
-        (secret / "result.json").write_text("75")
-        for place in (secret / "result.json", tmp_path / "work.py", "/etc/shadow", "/proc/self/../1/environ"):
-            with pytest.raises(StudentRaised, match="PermissionError"):
-                program.call("read", str(place))
-        for place in (secret / "result.json", public / "student" / "worker.py", public / "new", "/etc/new"):
-            with pytest.raises(StudentRaised, match="PermissionError"):
-                program.call("write", str(place))
+def test_it_writes_nothing_but_its_own_folder(program: StudentProgram) -> None:
+    for place in ("/new", "/packages/new.py", "/dev/new", "/scratch/new", "/etc/ld.so.cache"):
         with pytest.raises(StudentRaised, match="PermissionError"):
-            program.call("entries", str(secret))
-        for process in (os.getpid(), program.call("parent")):
-            with pytest.raises(StudentRaised, match="PermissionError"):
-                program.call("end", process)
-    finally:
-        shutil.rmtree(secret)
+            program.call("write", place)
+    with pytest.raises(StudentRaised, match="PermissionError"):
+        program.call("entries", "/scratch")
+    for process in (os.getpid(), program.call("parent")):
+        with pytest.raises(StudentRaised, match="PermissionError"):
+            program.call("end", process)
 
 
 def test_two_students_are_two_users(program: StudentProgram, tmp_path: Path) -> None:
     program.call("write", "answer.txt")
-    place = Path(tempfile.mkdtemp(prefix=pipes.SCRATCH))
-    try:
-        with StudentProgram(tmp_path / "work.py", place) as other:
-            assert other.call("who")[0] != program.call("who")[0]
-            for path in (program.scratch / "answer.txt", program.scratch):
-                with pytest.raises(StudentRaised, match="PermissionError"):
-                    other.call("read", str(path))
+    folder = program.call("who")[3]
+    with pipes.scratch_folder() as place, StudentProgram(tmp_path / "work.py", place) as other:
+        assert other.call("who")[0] != program.call("who")[0]
+        for path in (f"{folder}/answer.txt", folder):
             with pytest.raises(StudentRaised, match="PermissionError"):
-                other.call("write", str(program.scratch / "answer.txt"))
-    finally:
-        shutil.rmtree(place)
+                other.call("read", path)
+        with pytest.raises(StudentRaised, match="PermissionError"):
+            other.call("write", f"{folder}/answer.txt")
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "shuffledp_labs.lab08_theorem.exact",
+        "shuffledp_adversary.evidence",
+        "shuffledp_accountant",
+        "shuffledp_core",
+        "scipy",
+        "worker",
+    ],
+)
+def test_answers_and_graders_cannot_be_imported(program: StudentProgram, module: str) -> None:
+    with pytest.raises(StudentRaised, match="ModuleNotFoundError"):
+        program.call("answers_of", module)
+
+
+CHEAT = """
+from shuffledp_labs.lab08_theorem.exact import delta_of as delta
+from shuffledp_labs.lab08_theorem.exact import worst_case as worst
+"""
+
+
+def test_a_submission_that_imports_the_answers_gets_no_points(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(CHEAT)
+    result = run_checks(Run(lab_of(8), tmp_path / "work.py", Draws(b"cheat")), Watcher())
+    assert result.box == "user"
+    assert result.points == 0
+    assert "No module named 'shuffledp_labs'" in result.checks[0].message
+
+
+def test_what_the_handouts_allow_can_be_imported(program: StudentProgram) -> None:
+    assert program.call("guests") == (b"welcome", 6)
+    assert program.call("standard_library") == ("e3b0c442", "done")
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"])
+def test_it_has_no_network(program: StudentProgram, family: str) -> None:
+    with pytest.raises(StudentRaised, match="PermissionError"):
+        program.call("connect", family, "SOCK_DGRAM")
+
+
+@pytest.mark.parametrize("call", ["shmget", "semget", "msgget", "add_key"])
+def test_it_cannot_leave_a_note_in_the_kernel_for_its_next_check(program: StudentProgram, call: str) -> None:
+    number = syscalls._MACHINES[platform.machine()][1]["add_key"]
+    assert program.call("kernel_objects", call, number) == (-1, errno.EPERM)
+
+
+def test_temporary_files_go_with_its_folder(program: StudentProgram) -> None:
+    made = program.call("temporary_folder")
+    assert Path(made).parent == Path(program.call("who")[3])
+    assert (program.scratch / Path(made).name).is_dir()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/proc/self/status", "/tmp/note", sys.executable, __file__])  # noqa: S108
+def test_no_file_of_the_machine_is_there(program: StudentProgram, path: str) -> None:
+    with pytest.raises(StudentRaised, match="FileNotFoundError"):
+        program.call("read", path)
+
+
+def test_a_crash_costs_one_call(program: StudentProgram) -> None:
+    with pytest.raises(StudentDied):
+        program.call("crash")
+    assert program.call("guests") == (b"welcome", 6)
 
 
 @pytest.mark.parametrize("name", ["forks", "endless"])
@@ -220,26 +298,21 @@ def test_its_processes_are_few_and_all_end_with_it(program: StudentProgram, name
 
 GRADER = """
 import sys
-import tempfile
 from pathlib import Path
-from shuffledp_labs.student import sandbox
+from shuffledp_labs.student import jail, pipes
 from shuffledp_labs.student.process import StudentProgram
-public = Path(sys.argv[2])
-sandbox.__file__ = str(public / "student" / "sandbox.py")
-sandbox._interpreter = lambda: str(next((public / "bin").iterdir()))
-sandbox.guests = lambda: (public / "packages" / "guest_of_the_box.py",)
-program = StudentProgram(Path(sys.argv[1]), Path(tempfile.mkdtemp(prefix="shuffledp-lab-")))
-print(program.call("who")[0][0], program.scratch, flush=True)
-program.call("endless", seconds=600)
+jail.JAILS = Path(sys.argv[2])
+with pipes.scratch_folder() as scratch:
+    program = StudentProgram(Path(sys.argv[1]), scratch)
+    print(program.call("who")[0][0], program.scratch, flush=True)
+    program.call("endless", seconds=600)
 """
 
 
-def test_nothing_is_left_of_it_when_the_grader_is_killed(public: Path, tmp_path: Path) -> None:
+def test_nothing_is_left_of_it_when_the_grader_is_killed(jails: Path, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(SOURCE)
-    command = [sys.executable, "-c", GRADER, str(tmp_path / "work.py"), str(public)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "SHUFFLEDP_LAB_BOX": "user"}
-    ) as grader:
+    command = [sys.executable, "-c", GRADER, str(tmp_path / "work.py"), str(jails)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as grader:
         assert grader.stdout is not None
         user, scratch = grader.stdout.readline().split()
         assert processes_of(int(user))

@@ -14,6 +14,7 @@ from wrong_programs import wrong_programs
 from shuffledp.cli import app
 from shuffledp_core.errors import OutputError, ShuffleDPError
 from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.student import pipes
 from shuffledp_labs.teaching import bundles
 from shuffledp_labs.teaching.autograder import TROUBLE, on_classroom50, on_gradescope
 from shuffledp_labs.teaching.bundles import Bundle, Choices, Wheels, write
@@ -137,6 +138,17 @@ def test_gradescope_finds_its_file_whatever_was_handed_in(tmp_path: Path) -> Non
     content = json.loads((tmp_path / "results" / "results.json").read_text())
     assert_gradescope(content)
     assert content["output"].startswith(TROUBLE)
+
+
+def test_gradescope_runs_nothing_where_no_sandbox_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHUFFLEDP_LAB_BOX", "none")
+    monkeypatch.setattr(pipes, "_working", [])
+    on_a_server(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')")
+    on_gradescope(LAB, tmp_path, system=False)
+    content = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert "no sandbox works here" in content["output"]
+    assert content["score"] == 0
+    assert not (tmp_path / "ran").exists()
 
 
 def test_classroom_50_finds_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from shuffledp_labs.errors import CheckFailed, LabUsageError, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Attempt, Check, Lab
 from shuffledp_labs.results import CheckResult, LabResult, Outcome, digest_of
-from shuffledp_labs.student.pipes import SCRATCH
+from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram, read_source
 
 
@@ -122,14 +120,11 @@ def _one(
 
 def _tried(run: Run, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
     """Runs a check in a folder of its own: outcome, message, what was printed, sandbox."""
-    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
-    try:
+    with scratch_folder() as scratch:
         with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
             attempt = Attempt(run.draws.child(check.name), program, scratch, watcher.progress, run.work)
             outcome, message = _outcome(check, attempt)
         return outcome, message, program.printed, program.last_box
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _outcome(check: Check, attempt: Attempt) -> tuple[Outcome, str]:

@@ -33,18 +33,15 @@ def main() -> int:
 def serve(student: Path, config: Path) -> None:
     """Runs the node until SIGTERM or SIGINT, with the student's program in a sandbox of its own."""
     import asyncio
-    import tempfile
 
     from shuffledp_core.config import load_config
     from shuffledp_labs.lab03_node.student_node import SystemCoins, student_node
+    from shuffledp_labs.student.pipes import scratch_folder
     from shuffledp_labs.student.process import StudentProgram
     from shuffledp_shuffler.app import run
     from shuffledp_shuffler.config import NodeConfig
 
-    with (
-        tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as scratch,
-        StudentProgram(student, Path(scratch)) as program,
-    ):
+    with scratch_folder() as scratch, StudentProgram(student, scratch) as program:
 
         def mix(key: bytes, batch: list[bytes]) -> object:
             return program.sample("mix", key, batch, coins=SystemCoins(), seconds=MIX_SECONDS)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +47,7 @@ def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None
     from shuffledp_adversary.tracing.links import NOBODY, join_logs
     from shuffledp_core.errors import UsageError
     from shuffledp_labs.lab04_onion.rounds import plain_logs
+    from shuffledp_labs.student.pipes import scratch_folder
     from shuffledp_labs.student.process import StudentProgram
 
     wanted = frozenset(captured.logs) if corrupt is None else corrupt
@@ -56,10 +56,7 @@ def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None
     logs = {position: captured.logs[position] for position in wanted}
     board = [row.tobytes() for row in captured.board]
     plain = plain_logs(logs, captured.manifest.geometry.messages_per_user)
-    with (
-        tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as scratch,
-        StudentProgram(work, Path(scratch)) as program,
-    ):
+    with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
         claims = list(program.call("link", plain, board, seconds=120.0))
     proved = join_logs(logs, captured.board).senders.tolist()
     pairs = list(zip(claims, proved, strict=True))

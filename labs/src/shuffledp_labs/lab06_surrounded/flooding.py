@@ -192,13 +192,11 @@ def main() -> int:
     parser.add_argument("--prior", type=_weights, help="weight of each value, such as 10,17,29,44; default: all alike")
     options = parser.parse_args()
 
+    from shuffledp_labs.student.pipes import scratch_folder
     from shuffledp_labs.student.process import StudentProgram
 
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as scratch,
-            StudentProgram(options.work, Path(scratch)) as program,
-        ):
+        with scratch_folder() as scratch, StudentProgram(options.work, scratch) as program:
             found = flood(program, options.bundles, options.prior)
     except ShuffleDPError as error:
         print(f"flooding: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes

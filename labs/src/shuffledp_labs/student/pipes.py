@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,31 +43,64 @@ class BoxError(LabError):
 
 
 def started(scratch: Path) -> Process:
-    """A process in the best box that works here, ready for requests."""
-    boxes = _working or sandbox.available()
-    for box in boxes:
-        process = Process(box, scratch)
+    """A process in the best box that works here, ready for requests; `scratch` is one of `scratch_folder`."""
+    return _confined(working_box(), scratch)
+
+
+def working_box() -> str:
+    """The best box that works here, found by starting an empty process in each.
+
+    Raises:
+        BoxError: none works.
+    """
+    trouble = ""
+    for box in () if _working else sandbox.available():
         try:
-            process.confine()
-        except (StudentDied, StudentTimeout) as error:
-            process.close()
-            if box == boxes[-1]:
-                said = process.printed.strip() or str(error)
-                raise BoxError(
-                    f"no process of a student's can be started here ({said}): run `shuffledp lab doctor`"
-                ) from None
+            with _folder(box) as scratch:
+                _confined(box, scratch).close()
+        except LabError as error:
+            trouble = str(error)
             continue
-        except BaseException:
-            process.close()
-            raise
         _working[:] = [box]
-        return process
-    raise AssertionError("some box is always available")
+        break
+    if not _working:
+        raise BoxError(f"no process of a student's can be started here ({trouble}): run `shuffledp lab doctor`")
+    return _working[0]
 
 
-def _own(scratch: Path) -> str:
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder for a student's program, where its box can show it; erased at the end."""
+    with _folder(working_box()) as scratch:
+        yield scratch
+
+
+@contextmanager
+def _folder(box: str) -> Iterator[Path]:
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=sandbox.scratch_parent(box)))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _confined(box: str, scratch: Path) -> Process:
+    process = Process(box, scratch)
+    try:
+        process.confine()
+    except (StudentDied, StudentTimeout) as error:
+        process.close()
+        raise BoxError(process.printed.strip() or str(error)) from None
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+def _erasable(box: str, scratch: Path) -> str:
     """A folder that a keeper may erase after a killed grader: one that was made for a check, and no other."""
-    return str(scratch) if scratch.name.startswith(SCRATCH) and scratch.parent == Path(tempfile.gettempdir()) else ""
+    made_here = scratch.name.startswith(SCRATCH) and scratch.parent == sandbox.scratch_parent(box)
+    return str(scratch) if made_here else ""
 
 
 class Process:
@@ -83,7 +118,7 @@ class Process:
             self._keeper = subprocess.Popen(  # noqa: S603 - the grader's own command
                 [
                     sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")),
-                    str(hold), str(self._start.ended_by), _own(scratch), *self._start.command,
+                    str(hold), str(self._start.ended_by), _erasable(box, scratch), *self._start.command,
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                 pass_fds=(hold,), cwd=self._start.cwd, env=self._start.variables, start_new_session=True,
@@ -114,7 +149,7 @@ class Process:
     def confine(self) -> None:
         """Sets the limits, before any code of the student's is there."""
         deadline = time.monotonic() + READY_SECONDS
-        self.send(wire.pack({**sandbox.LIMITS, "user": self._start.user}), deadline)
+        self.send(wire.pack([self._start.root, self._start.user, sandbox.LIMITS]), deadline)
         with suppress(wire.WireError):
             if wire.unpack(self.receive(deadline)) == ("ready",):
                 self._looked = 0.0

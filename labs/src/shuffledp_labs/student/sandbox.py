@@ -1,7 +1,10 @@
-"""The box that a student's process runs in: bubblewrap, else another user, else none, which is said loudly.
+"""The box that a student's process runs in: bubblewrap, else another user in a root folder of its own, else none.
 
-In bubblewrap there is no network, no home, no file of the grader's or of another student's; the interpreter, numpy and
-PyNaCl can be read, and one folder written. The limits on memory, processes and files hold in every box.
+In the first two there is no network and no file of the grader's or of another student's; the interpreter, numpy and
+PyNaCl can be read, and one folder written. The limits on memory, processes and files hold in every box. Without
+namespaces (`user`), the process changes its root to a folder of copies (`jail`), becomes a user whom nobody else is,
+and has system calls that open connections refused (`syscalls`); it still shares the grader's kernel tables, such as
+the number of processes of the machine.
 """
 
 from __future__ import annotations
@@ -12,15 +15,17 @@ import shutil
 import socket
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Final
 
 from shuffledp_labs.errors import LabError
+from shuffledp_labs.student import jail
 
 BOXES: Final = ("bubblewrap", "bubblewrap as root", "user", "none")
 
@@ -68,6 +73,7 @@ class Start:
         variables: the whole environment.
         cwd: the folder to start in.
         user: number of the user that the worker becomes; 0 stays as it is.
+        root: the folder that the worker makes its root; empty for none.
     """
 
     box: str
@@ -75,6 +81,7 @@ class Start:
     variables: dict[str, str]
     cwd: Path
     user: int
+    root: str = ""
 
     @property
     def ended_by(self) -> int:
@@ -87,10 +94,11 @@ def available() -> tuple[str, ...]:
     forced = os.environ.get("SHUFFLEDP_LAB_BOX", "")
     if forced in BOXES:
         return (forced,)
-    root = os.geteuid() == 0
-    if bubblewrap() is None:
-        return ("user", "none") if root else ("none",)
-    return ("bubblewrap as root", "bubblewrap", "user", "none") if root else ("bubblewrap", "none")
+    wrapped = () if bubblewrap() is None else ("bubblewrap",)
+    if os.geteuid() != 0:
+        return (*wrapped, "none")
+    apart = ("user",) if sys.platform == "linux" else ()
+    return (*(f"{box} as root" for box in wrapped), *wrapped, *apart, "none")
 
 
 @cache
@@ -106,14 +114,42 @@ def bubblewrap() -> str | None:
 
 
 def start(box: str, scratch: Path) -> Start:
-    """How to start a worker in a box, with one folder that it may write."""
+    """How to start a worker in a box, with one folder that it may write: one in `scratch_parent(box)`.
+
+    Raises:
+        LabError: the box cannot be prepared.
+    """
     user = _owner(scratch) if box in {"bubblewrap as root", "user"} else 0
     if box.startswith("bubblewrap"):
         command = (*_wrapped(scratch, as_root=box != "bubblewrap"), *_worker("/box", "/box/packages"))
         return Start(box, command, _VARIABLES, Path("/"), user)
+    if box == "user":
+        return _jailed(scratch, user)
     folder = Path(__file__).parent
     paths = os.pathsep.join(str(place) for place in sorted({entry.parent for entry in guests()}))
     return Start(box, _worker(str(folder), paths), _VARIABLES | {"HOME": str(scratch)}, scratch, user)
+
+
+def scratch_parent(box: str) -> Path:
+    """The folder in which the folder of a program in this box has to be made.
+
+    Raises:
+        LabError: the box cannot be prepared.
+    """
+    return _jail() / jail.SCRATCH if box == "user" else Path(tempfile.gettempdir())
+
+
+def _jail() -> Path:
+    return jail.jail(Path(_interpreter()), guests(), [f"{name} {version(name)}" for name in _installed_guests()])
+
+
+def _jailed(scratch: Path, user: int) -> Start:
+    root = _jail()
+    if scratch.parent != root / jail.SCRATCH:
+        raise ValueError(f"{scratch} is outside of {root}: make a program's folder by `scratch_folder`")
+    home = f"/{jail.SCRATCH}/{scratch.name}"
+    command = _worker(str(Path(__file__).parent), f"/{jail.PACKAGES}")
+    return Start("user", command, _VARIABLES | {"HOME": home, "TMPDIR": home}, Path("/"), user, str(root))
 
 
 def _worker(folder: str, packages: str) -> tuple[str, ...]:
@@ -171,15 +207,17 @@ def _folders(*places: Path | str) -> Iterator[str]:
         yield from ("--perms", "0755", "--dir", str(place))
 
 
+def _installed_guests() -> Iterator[str]:
+    for name in _GUESTS:
+        with suppress(PackageNotFoundError):
+            yield distribution(name).name
+
+
 @cache
 def guests() -> tuple[Path, ...]:
     """Files and folders in site-packages of what a student's program may import."""
     found = set()
-    for name in _GUESTS:
-        try:
-            parts = distribution(name)
-        except PackageNotFoundError:
-            continue
+    for parts in map(distribution, _installed_guests()):
         tops = {file.parts[0] for file in parts.files or () if file.parts[0] not in {"..", "__pycache__"}}
         found |= {Path(str(parts.locate_file(top))) for top in tops if not top.endswith((".dist-info", ".pth"))}
     return tuple(sorted(entry for entry in found if entry.exists()))

@@ -333,11 +333,14 @@ def answer(program: Program, pipe: Pipe) -> None:
         pipe.send(*told(error))
 
 
-def confine(limits: dict[str, int]) -> None:
-    """Takes the limits on, for this process and all that it starts: none can be raised again."""
+def confine(root: str, user: int, limits: dict[str, int]) -> None:
+    """Take on another root folder, another user, and limits, for this process and all that it starts.
+
+    None of them can be undone. An empty root and user 0 leave the old ones.
+    """
     import resource
 
-    user = limits.pop("user", 0)
+    refuse_calls = _enter(root) if root else None
     if user:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -347,6 +350,21 @@ def confine(limits: dict[str, int]) -> None:
         if kind is not None:
             with contextlib.suppress(ValueError, OSError):  # macOS knows some that it does not set
                 resource.setrlimit(kind, (value, value))
+    if refuse_calls is not None:
+        refuse_calls()
+
+
+def _enter(root: str) -> Callable[[], None]:
+    """Change the root folder. What refuses system calls is loaded before, and used after the change of user."""
+    if TYPE_CHECKING or __package__:
+        from shuffledp_labs.student import syscalls
+    else:
+        import syscalls
+
+    os.chroot(root)
+    os.chdir("/")
+    sys.path_importer_cache.clear()  # it remembers folders that the new root has not
+    return syscalls.refuse_calls
 
 
 def main() -> None:
@@ -358,7 +376,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     pipe = Pipe(source, sink)
-    confine(pipe.receive())
+    confine(*pipe.receive())
     packages = sys.argv[1].split(os.pathsep)
     for folder in (os.path.dirname(os.__file__), *packages):  # noqa: PTH120
         os.listdir(folder)  # noqa: PTH208 - ends here where the new user may read no library

@@ -18,6 +18,7 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import KEY_BYTES
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
+from shuffledp_labs.teaching.class_grading import require_sandbox
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.classroom import result_json
 from shuffledp_labs.teaching.exports.gradescope import results_json
@@ -42,6 +43,7 @@ def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
     results.mkdir(exist_ok=True)
     file = results / "results.json"
     try:
+        require_sandbox()
         row = _graded(lab, root / "submission", _key(root), _on_metadata(root), results / ".work", system=system)
     except (ShuffleDPError, OSError) as error:
         row = Row("", None, trouble=str(error))

@@ -116,6 +116,7 @@ def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) ->
     """An autograder for Gradescope that installs without a network."""
     words = {"LAB": str(lab.number), "PYTHON": PYTHON, "SYSTEM": "" if choices.system else " --no-system"}
     content = {name: _template(name, words) for name in ("setup.sh", "run_autograder")}
+    content["README.md"] = _template("gradescope.md", words)
     if key is not None:
         content["course.key"] = key.hex().encode() + b"\n"
     content |= {f"wheels/{name}": data for name, data in _collected(wheels).items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import KEY_BYTES, NONCE_BYTES
 from shuffledp_labs.lab import Lab
-from shuffledp_labs.student.process import StudentProgram
+from shuffledp_labs.student.pipes import working_box
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.table import Row
 from shuffledp_labs.teaching.grading import TABLE, Grading, grade
@@ -48,8 +47,8 @@ def grade_class(asked: Asked, say: Callable[[str], None]) -> bool:
     lab = lab_of(asked.lab)
     chosen = _chosen(find_submissions(asked.submissions), asked.students)
     grading = _grading(lab, asked)
-    if not asked.unconfined and confinement() == "none":
-        raise LabUsageError("no sandbox works here, and others' programs would have your rights: shuffledp lab doctor")
+    if not asked.unconfined:
+        require_sandbox()
     with Stages(Console(stderr=True)) as stages:
         stages.update("graded", 0, len(chosen))
         rows = grade(grading, chosen, asked.jobs, lambda done, of: stages.update("graded", done, of))
@@ -62,15 +61,19 @@ def grade_class(asked: Asked, say: Callable[[str], None]) -> bool:
     return not troubled
 
 
+def require_sandbox() -> None:
+    """Refuse to grade where a student's program would have the grader's rights.
+
+    Raises:
+        LabUsageError: no sandbox works on this machine.
+    """
+    if confinement() == "none":
+        raise LabUsageError("no sandbox works here, and others' programs would have your rights: shuffledp lab doctor")
+
+
 def confinement() -> str:
     """The sandbox that a student's program gets on this machine; "none" without any."""
-    with tempfile.TemporaryDirectory(prefix="shuffledp-lab-") as place:
-        scratch = Path(place, "scratch")
-        scratch.mkdir()
-        file = Path(place, "work.py")
-        file.write_text("")
-        with StudentProgram(file, scratch) as program:
-            return program.box
+    return working_box()
 
 
 def _chosen(found: Sequence[Submission], students: Sequence[str]) -> tuple[Submission, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import fresh_nonce, instance
 from shuffledp_labs.lab import Showing
 from shuffledp_labs.results import LabResult
-from shuffledp_labs.student.pipes import SCRATCH
+from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram, read_source
 from shuffledp_labs.teaching.starting import find
 from shuffledp_labs.teaching.terminal import Screen
@@ -44,9 +42,5 @@ def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> P
     predictions.keep(place.path, lab)
     place.out.mkdir(exist_ok=True)
     draws = instance(place.practice_key(), number, place.student, fresh_nonce())
-    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
-    try:
-        with StudentProgram(place.work, scratch) as program:
-            return lab.show(Showing(place.work, place.out, draws.child("show"), program, scratch, progress))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch_folder() as scratch, StudentProgram(place.work, scratch) as program:
+        return lab.show(Showing(place.work, place.out, draws.child("show"), program, scratch, progress))

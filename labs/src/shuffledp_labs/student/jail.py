@@ -1,0 +1,127 @@
+"""The root folder of students' programs on a machine without namespaces.
+
+It holds copies of the Python interpreter, its standard library, the shared libraries these load, and the packages that
+a handout allows. A process that has changed its root to it, and is not root, finds nothing else: no grader, no answer,
+no other file of the machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from shuffledp_labs.errors import LabError
+
+JAILS: Final = Path("/var/cache/shuffledp-labs")
+"""Only root writes here: a predictable folder below /tmp could be prepared by anyone."""
+
+PACKAGES: Final = "packages"
+SCRATCH: Final = "scratch"
+READY: Final = ".ready"
+
+_LEFT_OUT: Final = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*")
+"""What is below the standard library and not part of it, or large and of no use here."""
+
+_DEVICES: Final = {"null": (1, 3), "urandom": (1, 9)}
+_LIBRARY: Final = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+
+
+def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> Path:
+    """Return the root folder for an interpreter and packages; the first caller on a machine fills it.
+
+    Args:
+        interpreter: the real file, not a virtual environment's link.
+        guests: files and folders in site-packages that programs may import.
+        versions: of the packages; other ones get another folder.
+
+    Raises:
+        LabError: it cannot be made, for instance because this user is not root or the disk is full.
+    """
+    told = "\n".join([sys.version, str(interpreter), *map(str, guests), *versions])
+    place = JAILS / hashlib.sha256(told.encode()).hexdigest()[:16]
+    if (place / READY).exists():
+        return place
+    try:
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with (place / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / READY).exists():
+                _fill(place, interpreter, guests)
+    except (OSError, shutil.Error) as error:
+        raise LabError(
+            f"{place}, the root folder of students' programs, cannot be filled ({error}): "
+            "make room for 200 MB, delete it, and try again as root"
+        ) from error
+    return place
+
+
+def _fill(place: Path, interpreter: Path, guests: Sequence[Path]) -> None:
+    _copy(interpreter, _inside(place, interpreter))
+    for library in {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}:
+        _copy(library, _inside(place, library))
+    for guest in guests:
+        _copy(guest, place / PACKAGES / guest.name)
+    for library in _loaded_by([*_shared_objects(place), interpreter]):
+        _copy(library, _inside(place, library))
+    if Path("/etc/ld.so.cache").exists():
+        _copy(Path("/etc/ld.so.cache"), place / "etc" / "ld.so.cache")
+    (place / "dev").mkdir(exist_ok=True)
+    for name, numbers in _DEVICES.items():
+        with suppress(OSError):  # some containers forbid it; few programs need them
+            os.mknod(place / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(*numbers))
+            (place / "dev" / name).chmod(0o666)
+    _open_to_all(place)
+    (place / SCRATCH).mkdir(exist_ok=True)
+    (place / SCRATCH).chmod(0o711)  # each program enters its own folder there, and cannot list the others
+    (place / READY).touch()
+
+
+def _inside(place: Path, path: Path) -> Path:
+    return place / path.relative_to("/")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        left_out = shutil.ignore_patterns(*_LEFT_OUT)
+        shutil.copytree(source, target, ignore=left_out, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target)
+
+
+def _shared_objects(place: Path) -> Iterator[Path]:
+    return (file for file in place.rglob("*.so*") if file.is_file() and file.parent.name != "etc")
+
+
+def _loaded_by(objects: Sequence[Path]) -> set[Path]:
+    """The shared libraries that these files name, found as the dynamic linker finds them."""
+    done = subprocess.run(  # noqa: S603 - the C library's program, on files of the installation
+        ["ldd", *map(str, objects)],  # noqa: S607 - from the PATH below
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+    )
+    found = {Path(name) for name in _LIBRARY.findall(done.stdout)}
+    return {library for library in found if not library.is_relative_to(JAILS)}
+
+
+def _open_to_all(place: Path) -> None:
+    """Everyone may read everything in it, whatever the umask of its installer was; only root may write."""
+    for folder, _, names in os.walk(place):
+        Path(folder).chmod(0o755)
+        for name in names:
+            file = Path(folder, name)
+            if not file.is_symlink() and stat.S_ISREG(file.stat().st_mode):
+                file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
