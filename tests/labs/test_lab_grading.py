@@ -188,17 +188,25 @@ def test_without_a_sandbox_nobody_elses_program_is_run_unless_told_so(
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("../../etc", "etc"), ("Zoë Lück", "Zoë_Lück"), ("a/b", "a_b"), ("...", "nameless"), ("x" * 200, "x" * 80)],
+    [
+        ("../../etc", "etc"),
+        ("Zoë Lück", "Zoë_Lück"),
+        ("a/b", "a_b"),
+        ("...", "nameless"),
+        ("x" * 200, "x" * 80),
+        ("results.csv", "results.csv_"),
+    ],
 )
 def test_a_name_leads_nowhere(text: str, name: str) -> None:
     assert student_name(text) == name
 
 
-def test_two_of_one_name_are_refused(tmp_path: Path) -> None:
-    hand_in(tmp_path, "a b", "")
-    hand_in(tmp_path, "a_b", "")
-    with pytest.raises(LabUsageError, match="two submissions"):
-        find_submissions(tmp_path)
+def test_two_of_one_name_are_two_submissions(tmp_path: Path) -> None:
+    for name in ("a b", "a_b", "A b", "a_b_2"):
+        hand_in(tmp_path, name, "")
+    found = find_submissions(tmp_path)
+    assert {str(one.folder and one.folder.name) for one in found} == {"a b", "a_b", "A b", "a_b_2"}
+    assert len({one.student.casefold() for one in found}) == 4
 
 
 def test_the_digest_of_a_submission_is_of_all_that_gives_points(tmp_path: Path) -> None:
@@ -206,7 +214,9 @@ def test_the_digest_of_a_submission_is_of_all_that_gives_points(tmp_path: Path) 
     one = Submission("ada", tmp_path / "ada")
     before = one.digest
     (tmp_path / "ada" / "predict.toml").write_text("a = 1\n")
-    assert one.digest != before
+    predicted = one.digest
+    (tmp_path / "ada" / "helper.py").write_text("y = 2\n")
+    assert len({before, predicted, one.digest}) == 3
 
 
 def module(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from offline import from_elsewhere
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
-from shuffledp_labs.results import CheckResult, LabResult, digest_of
+from shuffledp_labs.results import CheckResult, LabResult
+from shuffledp_labs.student.source import digest_of_program
 from shuffledp_labs.teaching.report import Predicted, Report, as_html, embedded, page
 from shuffledp_labs.teaching.reporting import report_of, viva_of, write_report
 from shuffledp_labs.teaching.starting import start
@@ -107,7 +108,7 @@ def test_tables_of_a_students_words_are_tables() -> None:
 def test_the_report_of_a_folder_says_when_code_and_points_do_not_belong_together(tmp_path: Path) -> None:
     lab = lab_of(1)
     place = start(lab, tmp_path / "lab-1", "ada")
-    result = msgspec.structs.replace(RESULT, digest=digest_of(place.work), finished=False)
+    result = msgspec.structs.replace(RESULT, digest=digest_of_program(place.work), finished=False)
     assert report_of(lab, place.path, result, "?").notes == (
         ["This run was broken off; the checks that are not listed have not run."]
     )

@@ -300,6 +300,42 @@ def test_a_killed_program_starts_again_in_the_same_folder_without_its_objects(pr
         program.method(store, "add", 1)
 
 
+def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_bytes(b"\xef\xbb\xbfdef two():\r\n    return 2\r\n")
+    with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
+        assert own.call("two") == 2
+
+
+def test_modules_beside_work_are_imported_and_replace_none_of_pythons(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(
+        "import helper, random\n\ntwo, broken = helper.two, helper.broken\nnumber = random.randint\n"
+    )
+    (tmp_path / "helper.py").write_text(
+        "import other\n\n\ndef two():\n    return other.ONE + 1\n\n\ndef broken():\n    1 / 0\n"
+    )
+    (tmp_path / "other.py").write_text("ONE = 1\n")
+    (tmp_path / "random.py").write_text("")
+    with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
+        assert own.call("two") == 2
+        assert own.call("number", 3, 3) == 3
+        with pytest.raises(StudentRaised, match=r"helper\.py, line 9: ZeroDivisionError"):
+            own.call("broken")
+
+
+def test_too_many_modules_and_links_to_others_files_are_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("import secret\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret.py").write_text("")
+    (tmp_path / "secret.py").symlink_to(tmp_path / "elsewhere" / "secret.py")
+    with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
+        with pytest.raises(StudentRaised, match="No module named 'secret'"):
+            own.call("f")
+        for number in range(21):
+            (tmp_path / f"part{number}.py").write_text("")
+        with pytest.raises(LabUsageError, match=r"21 Python files beside work\.py"):
+            own.call("f")
+
+
 def test_two_programs_over_one_folder_live_and_die_apart(program: StudentProgram, file: Path) -> None:
     with StudentProgram(file, program.scratch) as other:
         program.call("write", "one.txt", 3)

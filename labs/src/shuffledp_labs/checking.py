@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_labs.errors import CheckFailed, LabUsageError, StudentFault
+from shuffledp_labs.errors import CheckFailed, LabUsageError, StudentFault, StudentTimeout
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Attempt, Check, Lab
-from shuffledp_labs.results import CheckResult, LabResult, Outcome, digest_of
+from shuffledp_labs.results import CheckResult, LabResult, Outcome
 from shuffledp_labs.student.pipes import scratch_folder
-from shuffledp_labs.student.process import StudentProgram, read_source
+from shuffledp_labs.student.process import StudentProgram
+from shuffledp_labs.student.source import digest_of_program, read_source
+
+MAX_MESSAGE: Final = 2000
+"""Characters of a message that are kept: it may quote what a program returned."""
 
 
 class Watcher:
@@ -66,7 +75,7 @@ def run_checks(run: Run, watcher: Watcher) -> LabResult:
     """
     read_source(run.work)
     asked = chosen(run)
-    digest, results, box = digest_of(run.work), list[CheckResult](), ""
+    digest, results, box = _digest(run.work), list[CheckResult](), ""
     for check in run.lab.checks:
         done, box_of_check = _one(run, check, asked, results, watcher)
         box = box_of_check or box
@@ -78,6 +87,13 @@ def run_checks(run: Run, watcher: Watcher) -> LabResult:
         )
         watcher.writes(result)
     return result
+
+
+def _digest(work: Path) -> str:
+    try:
+        return digest_of_program(work)
+    except OSError as error:
+        raise LabUsageError(f"{work} cannot be read ({error.strerror})") from None
 
 
 def chosen(run: Run) -> set[str]:
@@ -113,7 +129,7 @@ def _one(
     outcome, message, printed, box = _tried(run, check, watcher)
     points = check.points if outcome == "passed" else 0
     seconds = round(time.monotonic() - started, 2)
-    done = CheckResult(check.name, points, check.points, outcome, message, seconds)
+    done = CheckResult(check.name, points, check.points, outcome, message[:MAX_MESSAGE], seconds)
     watcher.ends(check, done, printed)
     return done, box
 
@@ -127,9 +143,36 @@ def _tried(run: Run, check: Check, watcher: Watcher) -> tuple[Outcome, str, str,
         return outcome, message, program.printed, program.last_box
 
 
+@contextmanager
+def _processor_time(seconds: float) -> Iterator[None]:
+    """End a check that computes for longer on what a program returned, in the main thread of this process.
+
+    Raises:
+        StudentTimeout: the processor time was used up.
+    """
+    if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: object) -> None:
+        raise StudentTimeout(
+            f"checking what it returned took more than {seconds:.0f} s of processor time: return smaller numbers, "
+            "such as fractions with smaller denominators"
+        )
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again, should a destructor have swallowed the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def _outcome(check: Check, attempt: Attempt) -> tuple[Outcome, str]:
     try:
-        return "passed", check.run(attempt) or "as it should be"
+        with _processor_time(math.inf if check.system else check.seconds):
+            return "passed", check.run(attempt) or "as it should be"
     except (CheckFailed, StudentFault) as failure:
         return "failed", str(failure)
     except ShuffleDPError as error:

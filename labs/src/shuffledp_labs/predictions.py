@@ -13,6 +13,7 @@ from typing import Any, Final
 from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.lab import Lab, Prediction
+from shuffledp_labs.reading import read_bounded
 
 FILE: Final = "predict.toml"
 KEPT: Final = Path(".lab", "predictions.json")
@@ -32,30 +33,34 @@ def keep(folder: Path, lab: Lab) -> dict[str, Any]:
     for asked in lab.predictions:
         _refuse_other_scale(folder / FILE, asked, answers[asked.key])
     kept.parent.mkdir(exist_ok=True)
-    digest = hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
-    write_atomic(kept, json.dumps({"digest": digest, "answers": answers}, indent=1).encode())
+    write_atomic(kept, json.dumps({"digest": digest_of(folder / FILE), "answers": answers}, indent=1).encode())
     return answers
 
 
 def kept_of(folder: Path) -> dict[str, Any]:
     """What is kept: the digest of the file at the first run, and its answers."""
     try:
-        found: dict[str, Any] = json.loads((folder / KEPT).read_bytes())
-    except (OSError, ValueError):
-        raise LabUsageError(f"{folder / KEPT} cannot be read: erase it, and predict again") from None
-    return found
+        found: dict[str, Any] = json.loads(read_bounded(folder / KEPT, MAX_FILE))
+        if type(found["answers"]) is dict:
+            return found
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise LabUsageError(f"{folder / KEPT} cannot be read: erase it, and predict again")
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file of predictions, in hex. Raises OSError where it cannot be read or is too long."""
+    return hashlib.sha256(read_bounded(file, MAX_FILE)).hexdigest()
 
 
 def answered(folder: Path, lab: Lab) -> dict[str, Any]:
     """The answers in a folder's predict.toml, whatever the scale of a number. Other errors as `keep`."""
     file = folder / FILE
     try:
-        if file.stat().st_size > MAX_FILE:
-            raise LabUsageError(f"{file} is too long for a few predictions")
-        told = tomllib.loads(_with_leading_zeros(file.read_text(encoding="utf-8")))
+        told = tomllib.loads(_with_leading_zeros(read_bounded(file, MAX_FILE).decode("utf-8-sig")))
     except OSError as error:
         raise LabUsageError(f"{file} cannot be read ({error.strerror}): `shuffledp lab start` makes it") from None
-    except ValueError as error:  # TOML's and UTF-8's errors are such
+    except (ValueError, RecursionError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise LabUsageError(
             f"{file} cannot be understood: {error}. Write a number without unit and comma, such as 0.5 or 1200, and "
             "everything else in double quotes"

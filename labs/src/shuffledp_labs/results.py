@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
+from shuffledp_labs.reading import read_bounded
+
+MAX_RESULT: Final = 2**20
+"""Longest file of a result in bytes; one that was handed in may be anything."""
 
 Outcome = Literal["passed", "failed", "not-reached", "left-out", "error"]
 
@@ -68,11 +71,6 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(check.of for check in self.checks if check.outcome != "left-out")
 
 
-def digest_of(file: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def write_result(file: Path, result: LabResult) -> None:
     """Writes a result, whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,8 +80,10 @@ def write_result(file: Path, result: LabResult) -> None:
 def read_result(file: Path) -> LabResult:
     """Reads a result."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=LabResult)
+        return msgspec.json.decode(read_bounded(file, MAX_RESULT), type=LabResult)
     except FileNotFoundError:
         raise LabUsageError(f"{file} is not there: run `shuffledp lab check` first") from None
+    except OSError as error:
+        raise LabUsageError(f"{file} cannot be read ({error.strerror}): run `shuffledp lab check` again") from None
     except msgspec.MsgspecError as error:
         raise LabUsageError(f"{file} is not a result of a lab: {error}") from None

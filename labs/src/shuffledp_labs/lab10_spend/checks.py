@@ -28,7 +28,7 @@ KILLS: Final = 20
 
 
 def kills() -> int:
-    """How often C-kill kills: 20, or what the environment says; a final grading takes 200."""
+    """How often C-kill kills: `KILLS` times, or as the environment says."""
     try:
         return max(1, int(os.environ.get(KILLS_VARIABLE, "")))
     except ValueError:

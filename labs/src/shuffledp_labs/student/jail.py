@@ -68,7 +68,8 @@ def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> 
 
 def _fill(place: Path, interpreter: Path, guests: Sequence[Path]) -> None:
     _copy(interpreter, _inside(place, interpreter))
-    for library in {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}:
+    bases = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    for library in {Path(sysconfig.get_path(name, vars=bases)) for name in ("stdlib", "platstdlib")}:
         _copy(library, _inside(place, library))
     for guest in guests:
         _copy(guest, place / PACKAGES / guest.name)

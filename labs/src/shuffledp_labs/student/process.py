@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol, Self
 
 from shuffledp_labs.errors import (
     BadAnswer,
-    LabUsageError,
     NotWritten,
     StudentDied,
     StudentFault,
@@ -27,15 +26,13 @@ from shuffledp_labs.errors import (
 from shuffledp_labs.student import wire
 from shuffledp_labs.student.laws import Law, walk
 from shuffledp_labs.student.pipes import Process, started
+from shuffledp_labs.student.source import Source, read_source
 
 START_SECONDS: Final = 60.0
 """For the import of the student's file, on a busy machine."""
 
-_endless: Final[set[str]] = set()
-"""Files, by their text, whose import did not end in that time: no later process waits for them again."""
-
-MAX_SOURCE: Final = 2**20
-"""Longest file of a student's in bytes."""
+_endless: Final[set[Source]] = set()
+"""Programs whose import did not end in that time: no later process waits for them again."""
 
 COINS: Final = wire.Marked("coins")
 """Stands for the coins among the arguments of `law` and `sample`; without it they are the last argument."""
@@ -172,10 +169,10 @@ class StudentProgram:
             self._load(source)
         return self._process
 
-    def _load(self, source: str) -> None:
+    def _load(self, source: Source) -> None:
         left = math.inf if self.until is None else self.until - time.monotonic()
         try:
-            self._ask(self.file.name, START_SECONDS, ["load", source], None)
+            self._ask(self.file.name, START_SECONDS, ["load", source.work, dict(source.helpers)], None)
         except StudentTimeout:
             if left < START_SECONDS / 2:  # the check's time was over, whatever the file does
                 raise
@@ -356,17 +353,3 @@ def _own_words() -> StudentDied:
 
 def _with_coins(arguments: tuple[Any, ...]) -> list[Any]:
     return list(arguments) if any(argument is COINS for argument in arguments) else [*arguments, COINS]
-
-
-def read_source(file: Path) -> str:
-    """The text of a student's file."""
-    try:
-        if file.stat().st_size > MAX_SOURCE:
-            raise LabUsageError(f"{file} is longer than {MAX_SOURCE:,} bytes: no work.py is")
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise LabUsageError(f"{file} is not UTF-8 text: save it as UTF-8 in your editor") from None
-    except OSError as error:
-        raise LabUsageError(
-            f"{file} cannot be read ({error.strerror}): start in the folder that `lab start` made"
-        ) from None

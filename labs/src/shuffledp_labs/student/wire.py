@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -19,6 +20,15 @@ MAX_FRAME: Final = 16 * 2**20
 
 MAX_DEPTH: Final = 20
 """Deepest nesting of lists and dicts."""
+
+MAX_BITS: Final = 8192
+"""Longest number in bits: the labs' own have some hundreds, and Python can print these."""
+
+MAX_CONTAINERS: Final = 2**18
+"""Most lists and dicts in one frame: each takes a hundred bytes of the reader's memory, and two of the frame."""
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{21}")
+"""Longer than any number that is written as JSON's own, not in hex."""
 
 _HEAD: Final = struct.Struct(">I")
 _SAFE: Final = 2**63
@@ -41,6 +51,7 @@ class Marked:
         self.content = content
 
 
+Inner: TypeAlias = Callable[[Any], Any]
 Special: TypeAlias = Callable[[Any], Marked | None]
 
 
@@ -52,13 +63,21 @@ def pack(value: Any, special: Special | None = None) -> bytes:
         raise WireError("a text with half a character in it (a lone surrogate)") from None
     if len(body) > MAX_FRAME:
         raise WireError(f"{len(body):,} bytes, of at most {MAX_FRAME:,}")
+    if _containers(body) > MAX_CONTAINERS:
+        raise WireError(f"{_containers(body):,} lists and dicts, of at most {MAX_CONTAINERS:,}")
     return _HEAD.pack(len(body)) + body
 
 
 def unpack(body: bytes, marked: Callable[[str, Any], Any] | None = None, *, lists: bool = False) -> Any:
-    """The value of a frame's body. Lists are tuples unless `lists`; `marked` gives what a mark stands for."""
+    """The value of a frame's body. Lists are tuples unless `lists`; `marked` gives what a mark stands for.
+
+    Raises:
+        WireError: it is not a frame, or its numbers or its nesting are beyond the bounds of this module.
+    """
+    if _containers(body) > MAX_CONTAINERS:
+        raise WireError("more lists and dicts than a frame may have")
     try:
-        parsed = json.loads(body)
+        parsed = json.loads(body, parse_int=_short_int if _LONG_NUMBER.search(body) else None)
     except (ValueError, RecursionError):
         raise WireError("bytes that are not a frame") from None
     return _decoded(parsed, marked, lists=lists, depth=0)
@@ -73,6 +92,25 @@ def length(head: bytes) -> int:
 
 
 HEAD_BYTES: Final = _HEAD.size
+
+
+def _containers(body: bytes) -> int:
+    """At least as many as there are; a bracket in a text counts, too."""
+    return body.count(b"[") + body.count(b"{")
+
+
+def _short_int(digits: str) -> int:
+    if len(digits) > 20:
+        raise ValueError("a long number that is not in hex")
+    return int(digits)
+
+
+def _int(value: int, _: Inner) -> Any:
+    if -_SAFE < value < _SAFE:
+        return value
+    if value.bit_length() > MAX_BITS:
+        raise WireError(f"a number of {value.bit_length():,} bits, of at most {MAX_BITS:,}")
+    return {"i": hex(value)}
 
 
 def _encoded(value: Any, special: Special | None, depth: int) -> Any:
@@ -90,9 +128,6 @@ def _key(key: Any) -> Any:
     if type(key) not in {str, int}:
         raise WireError(f"a dict whose key is of type {type(key).__name__}: keys are text or whole numbers")
     return key
-
-
-Inner: TypeAlias = Callable[[Any], Any]
 
 
 def _as_it_is(value: Any, _: Inner) -> Any:
@@ -119,7 +154,7 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
     bool: _as_it_is,
     float: _as_it_is,
     str: _as_it_is,
-    int: lambda value, _: value if -_SAFE < value < _SAFE else {"i": hex(value)},
+    int: _int,
     bytes: _bytes,
     bytearray: _bytes,
     list: _parts,
@@ -176,6 +211,8 @@ def _tagged(tag: str, content: Any, inner: Callable[[Any], Any], marked: Callabl
     if tag == "b":
         return base64.b64decode(content, validate=True)
     if tag == "i":
+        if len(content) > MAX_BITS // 4 + 3:  # with sign and 0x
+            raise ValueError("a number of too many digits")
         return int(content, 16)
     if tag == "f":
         numerator, denominator = content

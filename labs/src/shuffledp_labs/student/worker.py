@@ -7,6 +7,7 @@ limits, the second the program's source. Requests are answered one after another
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
 import linecache
 import math
 import os
@@ -14,6 +15,7 @@ import sys
 import types
 from collections.abc import Callable
 from fractions import Fraction
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING or __package__:
@@ -23,6 +25,9 @@ else:  # alone in the sandbox, where the package is not
     import wire
 
 FILE: Final = "work.py"
+FILES: Final = {FILE}
+"""Of the student's: work.py, and the modules beside it that it has imported."""
+
 WIDEST: Final = 4096
 """Most values of one draw whose branches are walked."""
 
@@ -216,6 +221,35 @@ def _comparable(state: Any) -> tuple[Any, ...]:
     return (state[1].tobytes(), *state[2:])
 
 
+class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Finds and loads the modules that stand beside the student's work.py, from their text."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if fullname not in self._texts:
+            return None
+        return ModuleSpec(fullname, self, origin=f"{fullname}.py")
+
+    def get_source(self, fullname: str) -> str:
+        """See `importlib.abc.InspectLoader`."""
+        return self._texts[fullname]
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """The module's code; a traceback names its file and can show its lines."""
+        file = f"{fullname}.py"
+        text = self._texts[fullname]
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        FILES.add(file)
+        return compile(text, file, "exec")
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """See `importlib.abc.InspectLoader`."""
+        exec(self.get_code(module.__name__), module.__dict__)  # noqa: S102 - this is what the process is for
+
+
 class Program:
     """The student's module, and what it is asked."""
 
@@ -224,8 +258,9 @@ class Program:
         self._module: types.ModuleType | None = None
         self._chance = Chance()
 
-    def load(self, source: str) -> None:
-        """Runs the student's file as a module."""
+    def load(self, source: str, helpers: dict[str, str]) -> None:
+        """Run the student's file as a module; `helpers` are modules beside it, which it may import."""
+        sys.meta_path.append(Helpers(helpers))  # last: no module of the standard library is replaced
         module = types.ModuleType("work")
         module.__file__ = FILE
         sys.modules["work"] = module
@@ -238,9 +273,9 @@ class Program:
         name, *arguments = request
         self._pipe.send(*getattr(self, f"do_{name}")(*arguments))
 
-    def do_load(self, source: str) -> tuple[Any, ...]:
+    def do_load(self, source: str, helpers: dict[str, str]) -> tuple[Any, ...]:
         """The student's source, at the start."""
-        self.load(source)
+        self.load(source, helpers)
         return ("done", None)
 
     def do_call(self, function: str, arguments: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -295,16 +330,18 @@ class MissingError(Exception):
 
 
 def where(error: BaseException) -> str:
-    """The place in the student's file at which an exception arose."""
-    line = 0
+    """The place in the student's files at which an exception arose."""
+    file, line = FILE, 0
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
+        if trace.tb_frame.f_code.co_filename in FILES:
+            file = trace.tb_frame.f_code.co_filename
             line = trace.tb_lineno
         trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == FILE:
+    if isinstance(error, SyntaxError) and error.filename in FILES:
+        file = error.filename
         line = error.lineno or 0
-    return f"{FILE}, line {line}: " if line else ""
+    return f"{file}, line {line}: " if line else ""
 
 
 def told(error: BaseException) -> list[str]:

@@ -25,7 +25,7 @@ course_app = typer.Typer(no_args_is_help=True, help="Manage a course's key and s
 
 def add_to(app: typer.Typer) -> None:
     """Puts the commands of this module into an app."""
-    for command in (report, viva, doctor, grade, bundle):
+    for command in (report, viva, doctor, grade, bundle, instructor):
         app.command()(command)
     app.add_typer(course_app, name="course")
 
@@ -93,6 +93,19 @@ def grade(
     asked = Asked(lab, submissions, key, out, jobs, replay, tuple(student or ()), again, reports, unconfined, system)
     if not grade_class(asked, typer.echo):
         raise typer.Exit(code=1)
+
+
+def instructor(
+    lab: Number,
+    *,
+    html: Annotated[
+        Path | None, typer.Option(help="Folder to write the guide to, as a page for its owner only.")
+    ] = None,
+) -> None:
+    """Show the instructor's guide: plan by the minute, common mistakes, rubric, sample answers. Only in a checkout."""
+    from shuffledp_labs.teaching.guide import guide, write_page
+
+    typer.echo(guide(lab) if html is None else write_page(lab, html))
 
 
 class Kind(StrEnum):

@@ -53,7 +53,7 @@ def grade_class(asked: Asked, say: Callable[[str], None]) -> bool:
         stages.update("graded", 0, len(chosen))
         rows = grade(grading, chosen, asked.jobs, lambda done, of: stages.update("graded", done, of))
     if asked.reports:
-        _write_reports(lab, grading.out, chosen, rows)
+        _write_reports(lab, grading.out, chosen, rows, say)
     troubled = [row for row in rows if row.trouble]
     for row in sorted(troubled, key=lambda row: row.student):
         say(f"{row.student}: {row.trouble}")
@@ -95,9 +95,15 @@ def _grading(lab: Lab, asked: Asked) -> Grading:
     return Grading(lab, key, out, asked.replay, asked.system, asked.again)
 
 
-def _write_reports(lab: Lab, out: Path, submissions: Sequence[Submission], rows: Sequence[Row]) -> None:
+def _write_reports(
+    lab: Lab, out: Path, submissions: Sequence[Submission], rows: Sequence[Row], say: Callable[[str], None]
+) -> None:
     results = {row.student: row.result for row in rows}
     for one in submissions:
-        if one.folder is not None:
+        if one.folder is None or results[one.student] is None:
+            continue
+        try:
             text = page(report_of(lab, one.folder, results[one.student], one.student))
             write_atomic(out / one.student / "report.html", text.encode())
+        except Exception as error:  # noqa: BLE001 - whatever was handed in, the others get their reports
+            say(f"{one.student}: no report: {type(error).__name__}: {error}")

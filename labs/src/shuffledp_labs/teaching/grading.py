@@ -100,6 +100,8 @@ def _guarded(grading: Grading, submission: Submission, running: Apart) -> Row:
         return _one(grading, submission, running)
     except OSError as error:
         return Row(submission.student, None, trouble=f"cannot be graded: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever one submission brings about, the class is graded
+        return Row(submission.student, None, trouble=f"cannot be graded: {type(error).__name__}: {error}")
 
 
 def _one(grading: Grading, submission: Submission, running: Apart) -> Row:

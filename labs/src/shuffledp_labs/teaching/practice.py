@@ -12,7 +12,8 @@ from shuffledp_labs.instance import fresh_nonce, instance
 from shuffledp_labs.lab import Showing
 from shuffledp_labs.results import LabResult
 from shuffledp_labs.student.pipes import scratch_folder
-from shuffledp_labs.student.process import StudentProgram, read_source
+from shuffledp_labs.student.process import StudentProgram
+from shuffledp_labs.student.source import read_source
 from shuffledp_labs.teaching.starting import find
 from shuffledp_labs.teaching.terminal import Screen
 

@@ -9,8 +9,10 @@ from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import CHECK_POINTS, Lab
-from shuffledp_labs.predictions import FILE, KEPT, kept_of
-from shuffledp_labs.results import LabResult, digest_of, read_result
+from shuffledp_labs.predictions import FILE, KEPT, digest_of, kept_of
+from shuffledp_labs.reading import read_bounded
+from shuffledp_labs.results import LabResult, read_result
+from shuffledp_labs.student.source import digest_of_program, read_source
 from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
 from shuffledp_labs.teaching.report import Predicted, Report, page
 from shuffledp_labs.teaching.starting import PARTIAL, RESULT, find
@@ -46,7 +48,7 @@ def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> 
         pictures=sorted((place / "out").glob("*.png")),
         explained=_words(place / "report.md"),
         explanations=lab.explanations,
-        source=_words(place / "work.py"),
+        source=_listing(place / "work.py"),
         notes=_notes(place, result),
     )
 
@@ -81,7 +83,7 @@ def _result(place: Path, result: Path | None) -> LabResult | None:
 
 def _notes(place: Path, result: LabResult | None) -> list[str]:
     notes = []
-    if result is not None and digest_of(place / "work.py") != result.digest:
+    if result is not None and _changed_program(place / "work.py", result):
         notes.append("work.py has been changed since this run: check again, so that code and points belong together.")
     if result is not None and not result.finished:
         notes.append("This run was broken off; the checks that are not listed have not run.")
@@ -95,6 +97,13 @@ def _notes(place: Path, result: LabResult | None) -> list[str]:
     return notes
 
 
+def _changed_program(work: Path, result: LabResult) -> bool:
+    try:
+        return digest_of_program(work) != result.digest
+    except (LabUsageError, OSError):
+        return True
+
+
 def _changed_predictions(place: Path) -> bool:
     try:
         return (place / KEPT).is_file() and kept_of(place).get("digest") != digest_of(place / FILE)
@@ -106,7 +115,16 @@ def _shown(answer: object, unit: str) -> str:
     return "" if answer is None else f"{answer} {unit}".strip()
 
 
+def _listing(work: Path) -> str:
+    """The whole program, as far as it can be read."""
+    try:
+        return read_source(work).listing
+    except LabUsageError:
+        return _words(work)
+
+
 def _words(file: Path) -> str:
-    if file.is_symlink() or not file.is_file() or file.stat().st_size > WORDS_BYTES:
+    try:
+        return "" if file.is_symlink() else read_bounded(file, WORDS_BYTES).decode(errors="replace")
+    except OSError:
         return ""
-    return file.read_text(encoding="utf-8", errors="replace")

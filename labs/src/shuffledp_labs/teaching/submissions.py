@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 from unicodedata import normalize
 
+from shuffledp_labs import predictions
 from shuffledp_labs.errors import LabUsageError
+from shuffledp_labs.student.source import WORK, digest_of_program
 
-WORK: Final = "work.py"
 DEPTH: Final = 3
 """How far below a student's folder work.py may be: alice/lab-3/work.py, or what a learning platform wraps around it."""
 
@@ -23,7 +25,13 @@ NAME_LENGTH: Final = 80
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's: the folder with work.py, or what is wrong with it, in words for the instructor."""
+    """One student's: the folder with work.py, or what is wrong with it, in words for the instructor.
+
+    Attributes:
+        student: a name that no other submission of the class has.
+        folder: with work.py; None when it cannot be graded.
+        trouble: why not.
+    """
 
     student: str
     folder: Path | None
@@ -31,13 +39,21 @@ class Submission:
 
     @property
     def digest(self) -> str:
-        """Of the files that the points depend on; another one means that it has to be graded again."""
-        digest = sha256()
-        for name in (WORK, "predict.toml"):
-            file = self.folder / name if self.folder else None
-            data = file.read_bytes() if file and file.is_file() else b""
-            digest.update(len(data).to_bytes(8, "big") + data)
-        return digest.hexdigest()
+        """Of the files that the points depend on; another one means that it has to be graded again.
+
+        Raises:
+            OSError: the program cannot be read or is too long.
+        """
+        if self.folder is None:
+            return ""
+        return sha256(f"{digest_of_program(self.folder / WORK)} {self._predicted()}".encode()).hexdigest()
+
+    def _predicted(self) -> str:
+        assert self.folder is not None  # noqa: S101 - `digest` has looked
+        try:
+            return predictions.digest_of(self.folder / predictions.FILE)
+        except OSError:  # predictions that cannot be read give no points
+            return ""
 
 
 def find_submissions(folder: Path) -> tuple[Submission, ...]:
@@ -47,19 +63,26 @@ def find_submissions(folder: Path) -> tuple[Submission, ...]:
     """
     if not folder.is_dir():
         raise LabUsageError(f"{folder} is not a folder; give the one that holds a folder for each student")
-    found = tuple(sorted(_each(folder), key=lambda submission: submission.student))
+    found = tuple(sorted(_with_own_names(_each(folder)), key=lambda submission: submission.student))
     if not found:
         raise LabUsageError(f"{folder} is empty; it holds a folder for each student, with {WORK} in it")
-    taken: dict[str, Submission] = {}
-    for one in found:
-        if taken.setdefault(one.student, one) is not one:
-            raise LabUsageError(f"two submissions are of {one.student!r} in {folder}; rename one of the folders")
     return found
 
 
 def student_name(text: str) -> str:
-    """A name as files and columns can hold it, never one that leads elsewhere."""
-    return _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
+    """A name as files and columns can hold it, never one that leads elsewhere or is a file of the results."""
+    name = _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
+    return f"{name}_" if name.lower().endswith(".csv") else name
+
+
+def _with_own_names(submissions: Iterable[Submission]) -> Iterator[Submission]:
+    """Number the names that several submissions have, so that each has a row and a folder of its own."""
+    taken: set[str] = set()
+    for one in submissions:
+        numbered = (f"{one.student}_{number}" for number in count(2))
+        student = next(name for name in chain([one.student], numbered) if name.casefold() not in taken)
+        taken.add(student.casefold())
+        yield replace(one, student=student)
 
 
 def _each(folder: Path) -> Iterator[Submission]:
