@@ -83,7 +83,7 @@ def mute():
 def forge():
     for number in range(3, 64):
         try:
-            os.write(number, b"\\x00\\x00\\x00\\x0b[\\"done\\",75]")
+            os.write(number, b"\\x00\\x00\\x00\\x0e[\\"done\\",75,\\"\\"]")
         except OSError:
             pass
     return 0
@@ -190,6 +190,18 @@ def mapped(function, values):
 
 def misuse(function, given):
     return function(*range(given))
+
+
+def surroundings(coins):
+    coins.below(2)
+    frame, seen = sys._getframe(), []
+    while frame is not None:
+        seen += [frame.f_code.co_name, *sorted(frame.f_locals)]
+        if "request" in frame.f_locals:
+            name, function, arguments, *more = frame.f_locals["request"]
+            seen += [name, function, str([type(each).__name__ for each in arguments]), str(more)]
+        frame = frame.f_back
+    return (type(coins).__name__, *sorted(vars(coins)), *seen)
 
 
 def krr(symbols, blanket, value, coins):

@@ -13,10 +13,12 @@ import pytest
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import Attempt, CheckFailed, Showing
 from shuffledp_labs.lab01_lie_well import LAB
 from shuffledp_labs.lab01_lie_well.checks import HIGH, LOW
+from shuffledp_labs.lab01_lie_well.round import answers_of
 from shuffledp_labs.lab01_lie_well.specs import KINDS, Spec, answers, domain, drawn, hoeffding, law, likeliest, truth
+from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
 from shuffledp_privacy.local.lecture import OneBitMean, mean_variance
 
@@ -163,3 +165,36 @@ def test_the_show_draws_the_law_and_says_what_is_missing(tmp_path: Path) -> None
             file = LAB.show(Showing(work, out, Draws(b"show"), program, tmp_path, said.append))
         assert file.read_bytes().startswith(b"\x89PNG")
     assert said[-1].startswith("no estimates in the picture: work.py has no estimate")
+
+
+WATCHED = """
+
+_honest = randomise
+_seen = []
+
+
+def randomise(spec, value, coins):
+    # While a law is walked, one value is asked for again and again; in a round, the values change.
+    _seen.append(value)
+    if len(_seen) > 4 and len(set(_seen[-4:])) > 2:
+        return value
+    return _honest(spec, value, coins)
+"""
+
+
+def test_a_program_that_tells_the_truth_once_nobody_walks_its_law_is_caught(tmp_path: Path) -> None:
+    spec: Spec = {"mechanism": "krr", "symbols": 4, "blanket": Fraction(7, 10), "asked": 0}
+    values = [0, 1, 2, 3] * 5
+    for name, more in (("solution", ""), ("watched", WATCHED)):
+        work = tmp_path / name / "work.py"
+        work.parent.mkdir()
+        work.write_text(SOLUTION.read_text() + more)
+        with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
+            attempt = Attempt(Draws(b"round"), program, scratch, lambda _: None, work)
+            if name == "solution":
+                assert len(answers_of(attempt, spec, values)) == len(values)
+            else:
+                for value in range(4):  # as B-law walks it
+                    assert program.law("randomise", spec, value).of == law(spec, value)
+                with pytest.raises(CheckFailed, match="the same coins led to another answer"):
+                    answers_of(attempt, spec, values)

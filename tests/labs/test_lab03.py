@@ -21,7 +21,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_labs.errors import CheckFailed, LabError, StudentRaised
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab03_node import LAB, onions
+from shuffledp_labs.lab03_node import LAB, checks, onions
 from shuffledp_labs.lab03_node.checks import _mixed
 from shuffledp_labs.lab03_node.joining import (
     DROPS,
@@ -62,6 +62,10 @@ def test_the_lengths_in_the_handout_are_the_product_s() -> None:
     assert f"again on the public board: {geometry.plain_bytes} bytes" in text
     assert f"node 2's onions have {geometry.record_bytes(2)}, node 3's {geometry.record_bytes(3)}" in instructor
     assert f"two messages each, {USERS * MESSAGES} in all" in text
+    assert (geometry.plain_bytes, USERS * MESSAGES) == (onions.PLAIN_BYTES, checks.REAL_BATCH)
+    keys, batch, inner = onions.real_batch(draws(), 2)
+    assert [len(layer) for layer in (batch[0], inner[0])] == [geometry.record_bytes(2), geometry.record_bytes(3)]
+    assert onions.Keys(keys.private, keys.public).seal(inner[0], bytes(32)) != batch[0]
     assert f"in each of the {math.factorial(4)} possible ways" in text
 
 

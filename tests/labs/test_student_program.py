@@ -300,6 +300,12 @@ def test_a_killed_program_starts_again_in_the_same_folder_without_its_objects(pr
         program.method(store, "add", 1)
 
 
+def test_a_program_cannot_tell_whether_its_law_is_walked_or_its_coins_are_real(program: StudentProgram) -> None:
+    walked = program.law("surroundings").of
+    sampled = program.sample("surroundings", coins=Draws(b"a"))
+    assert list(walked) == [sampled]
+
+
 def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_bytes(b"\xef\xbb\xbfdef two():\r\n    return 2\r\n")
     with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
@@ -399,7 +405,7 @@ def test_an_import_that_had_no_time_left_is_tried_again(tmp_path: Path) -> None:
         (lambda _: None, "cannot be read"),
         (lambda file: file.mkdir(), "cannot be read"),
         (lambda file: file.write_bytes(b"# \xff\xfe\n"), "not UTF-8"),
-        (lambda file: file.write_bytes(b"#" * 2_000_000), "longer than"),
+        (lambda file: file.write_bytes(b"#" * 2_000_000), "larger than"),
     ],
     ids=["missing", "folder", "latin", "long"],
 )

@@ -14,6 +14,9 @@ from shuffledp_core.vocabulary import Outcome
 from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.lab import Attempt
 from shuffledp_labs.lab01_lie_well.specs import Spec
+from shuffledp_labs.student.laws import RecordedCoins, Transcript
+from shuffledp_labs.student.pipes import scratch_folder
+from shuffledp_labs.student.process import StudentProgram
 from shuffledp_labs.systems import running_system
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.small_round import SmallRound, open_small
@@ -47,7 +50,7 @@ async def published(attempt: Attempt) -> str:
         one = await open_small(system, plan_of(system, symbols))
         attempt.progress(f"{PEOPLE} people answer")
         spec = _spec(one)
-        one.honest += one.sealed(_answers(attempt, spec, values))
+        one.honest += one.sealed(answers_of(attempt, spec, values))
         await one.send(one.honest)
         attempt.progress("the nodes mix")
         signed = await one.finish()
@@ -67,11 +70,31 @@ def _spec(one: SmallRound) -> Spec:
     return {"mechanism": "krr", "symbols": histogram.symbols, "blanket": histogram.blanket, "asked": 0}
 
 
-def _answers(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
-    answers = [attempt.program.sample("randomise", spec, value, coins=attempt.draws) for value in values]
+def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
+    """Everybody's answer, each compared with what the same coins lead to when the law is walked.
+
+    Raises:
+        CheckFailed: an answer is no symbol, or another one than the same coins led to in the walk.
+    """
+    walked = _transcripts(attempt, spec, set(values))
+    answers = []
+    for person, value in enumerate(values):
+        coins = RecordedCoins(attempt.draws)
+        answers.append(attempt.program.sample("randomise", spec, value, coins=coins))
+        if walked[value].get(coins.transcript) != answers[-1]:
+            raise CheckFailed(
+                f"person {person}: in the real round the same coins led to another answer than when the law of "
+                "randomise was walked: it has to behave alike wherever it runs; README, step E"
+            )
     if strange := [each for each in answers if type(each) is not int or each not in range(spec["symbols"])]:
         raise CheckFailed(f"randomise answered {str(strange[0])[:60]!r}, which no message can carry; README, step B")
     return answers
+
+
+def _transcripts(attempt: Attempt, spec: Spec, values: set[int]) -> dict[int, dict[Transcript, int]]:
+    """Where every sequence of coins leads, for each value, in another process than that of the round."""
+    with scratch_folder() as scratch, StudentProgram(attempt.file, scratch, until=attempt.program.until) as other:
+        return {value: other.law("randomise", spec, value).transcripts for value in sorted(values)}
 
 
 def _judged(attempt: Attempt, spec: Spec, values: list[int], found: list[int], result: Result) -> str:

@@ -50,7 +50,13 @@ LAB = Lab(
             "peel refuses every box with one bit flipped, torn, or of another key.",
             _of("checks.refuses"),
         ),
-        Check("C-hidden", 14, "The law of what leaves does not depend on which onion held what.", _of("checks.hidden")),
+        Check(
+            "C-hidden",
+            14,
+            "The law of what leaves does not depend on which onion held what.",
+            _of("checks.hidden"),
+            chance=5e-10,
+        ),
         Check("C-repeated", 8, "Of an onion that comes several times, one goes on.", _of("checks.repeated")),
         Check("C-damaged", 8, "What does not open is left out, and everything else goes on.", _of("checks.damaged")),
         Check(

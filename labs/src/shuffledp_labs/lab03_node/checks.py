@@ -10,6 +10,9 @@ from shuffledp_labs.kinds import kind_of
 from shuffledp_labs.lab import Attempt, CheckFailed
 from shuffledp_labs.lab03_node import onions
 from shuffledp_labs.lab03_node.onions import Keys
+from shuffledp_labs.lab03_node.relations import find_relation
+from shuffledp_labs.student.pipes import scratch_folder
+from shuffledp_labs.student.process import StudentProgram
 
 WHERE_B: Final = 'read "A sealed box and its parts" in the handout'
 WHERE_C: Final = 'read "What it means to hide an order" in the handout'
@@ -17,6 +20,15 @@ WHERE_LOST: Final = 'read "What a node may drop" in the handout'
 
 UNREADABLE: Final = {"SyntaxError", "IndentationError", "TabError"}
 """What Python raises for a file that is no program."""
+
+REAL_BATCH: Final = 24
+"""Onions in a round of step D; a test compares."""
+
+REAL_BATCHES: Final = 6
+"""Of this size, whose law cannot be walked."""
+
+CHANCE: Final = 5e-10
+"""Probability that a correct program fails there."""
 
 LARGEST_WALKED: Final = 4
 """Onions of the largest batch whose law is walked: 24 arrangements of 24 orders."""
@@ -77,7 +89,29 @@ def hidden(attempt: Attempt) -> str:
     for count in range(2, LARGEST_WALKED + 1):
         keys, messages = Keys.of(attempt.draws), onions.messages_of(attempt.draws, count, 17)
         _walk(attempt, keys, messages, 0, f"{count} onions")
-    return f"batches of 2 to {LARGEST_WALKED} onions, every assignment of messages to onions: laws equal in rationals"
+    _hides_real_batches(attempt)
+    return (
+        f"batches of 2 to {LARGEST_WALKED} onions, every assignment of messages to onions: laws equal in rationals; "
+        f"{REAL_BATCHES} batches as in step D: no relation to the order of arrival"
+    )
+
+
+def _hides_real_batches(attempt: Attempt) -> None:
+    """Batches as in step D, each given to a fresh process, as there: a program cannot tell where it is."""
+    orders = []
+    for number in range(REAL_BATCHES):
+        draws = attempt.draws.child(f"real {number}")
+        keys, batch, messages = onions.real_batch(draws, REAL_BATCH)
+        with scratch_folder() as scratch, StudentProgram(attempt.file, scratch, until=attempt.program.until) as program:
+            found = program.sample("mix", keys.private, batch, coins=draws.child("coins"))
+        _right_messages(found, messages, f"a batch of {len(batch)} onions")
+        places = {message: place for place, message in enumerate(messages)}
+        orders.append([places[message] for message in found])
+    if relation := find_relation(orders, CHANCE):
+        raise CheckFailed(
+            f"the order in which messages leave is not hidden: in {REAL_BATCHES} batches of {REAL_BATCH} onions "
+            f"{relation}; by chance that happens once in {1 / CHANCE:,.0f} gradings; {WHERE_C}"
+        )
 
 
 def repeated(attempt: Attempt) -> str:

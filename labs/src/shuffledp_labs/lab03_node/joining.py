@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from shuffledp_core.documents.models import BatchHeader, Result, RoundPlan
 from shuffledp_core.documents.signed import from_json
 from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab03_node.relations import Order, find_relation
 
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.exchange.rounds import TamperedRound
@@ -24,6 +26,9 @@ STUDENT: Final = "node-2"
 TOO_MANY_IN_PLACE: Final = 18
 """Messages that stand, guessed by place, with their own sender: of 24 from a node that mixes as many or more with
 probability below 1e-9 (computed exactly in tests/labs/test_lab03.py), from one that keeps the order all 24."""
+
+ORDER_CHANCE: Final = 5e-10
+"""Probability that an honest node's order is taken for one that follows from the order of arrival."""
 
 TAMPERINGS: Final = ("copy", "mark", "replay")
 DROPS: Final = {"copy": 2, "mark": 1, "replay": 1}
@@ -47,6 +52,7 @@ class Joined:
         by_place: messages whose sender they guessed right as if the student's node had kept the order.
         messages: number of messages.
         dropped: onions that the student's node signed for as dropped.
+        order: place at which each message that left the student's node had stood.
     """
 
     failed: str | None
@@ -55,6 +61,7 @@ class Joined:
     by_place: int = 0
     messages: int = USERS * MESSAGES
     dropped: int = 0
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Tampered:
         dropped: onions dropped by each node, in the route's order.
         identified: messages on the board that the malicious node knows to be its victim's.
         missed: users who did not find their messages, and complain with their receipt.
+        order: as in `Joined`.
     """
 
     tampering: str
@@ -74,6 +82,7 @@ class Tampered:
     dropped: tuple[int, ...] = ()
     identified: int = 0
     missed: int = 0
+    order: tuple[int, ...] = ()
 
 
 def joins(attempt: Attempt) -> str:
@@ -96,6 +105,7 @@ def joins(attempt: Attempt) -> str:
             f"nodes 1 and 3 guessed by its place who sent a message, and were right for {seen.by_place} of "
             f"{seen.messages}: your node keeps the order of a real batch; {WHERE_D}"
         )
+    judge_orders([seen.order] if seen.order else [])
     return (
         f"published; {USERS} of {USERS} users found their messages; nodes 1 and 3 traced {seen.traced} of "
         f"{seen.messages}, and by place guessed {seen.by_place} right"
@@ -106,9 +116,20 @@ def withstands(attempt: Attempt) -> str:
     """E-malicious: this node drops what node 1 copied, marked or replayed; no later node has to, and no round ends."""
     attempt.progress("starting the same system with a malicious node 1")
     orders = attempt.draws.shuffled(TAMPERINGS)
-    for seen in play_withstand(attempt.file, orders, attempt.progress):
+    rounds = play_withstand(attempt.file, orders, attempt.progress)
+    for seen in rounds:
         judge_tampered(seen)
+    judge_orders([seen.order for seen in rounds if len(seen.order) == USERS * MESSAGES])
     return f"node 1 tried {', '.join(orders)}: your node dropped what was tampered with, no message was traced"
+
+
+def judge_orders(orders: Sequence[Order]) -> None:
+    """Raises CheckFailed when the order of real batches follows from their order of arrival."""
+    if orders and (relation := find_relation(orders, ORDER_CHANCE)):
+        raise CheckFailed(
+            f"the order in which messages left your node follows from their order of arrival: {relation} in "
+            f"{'a real batch' if len(orders) == 1 else f'{len(orders)} real batches'}; {WHERE_D}"
+        )
 
 
 def judge_tampered(seen: Tampered) -> None:
@@ -148,7 +169,8 @@ async def join(student: Path, folder: Path) -> Joined:
     """Plays the round of step D."""
     from shuffledp_adversary.attacks.exchange.rounds import open_tampered
 
-    async with _system(student, folder, corrupt=(1, 3)) as system:
+    orders = folder / "orders.jsonl"
+    async with _system(student, folder, orders, corrupt=(1, 3)) as system:
         one = await open_tampered(system, _plan(system))
         await one.submit(USERS)
         signed = await one.finish()
@@ -158,7 +180,7 @@ async def join(student: Path, folder: Path) -> Joined:
         board = await one.board(result)
         missed = sum(one.complaint(signed, board, user) is not None for user in range(USERS))
     traced, by_place = _traced(folder, system, one, board)
-    return Joined(None, missed, traced, by_place, dropped=_dropped(result)[1])
+    return Joined(None, missed, traced, by_place, dropped=_dropped(result)[1], order=_last_order(orders))
 
 
 async def withstand(
@@ -171,7 +193,8 @@ async def withstand(
     given, past, seen = Orders(folder / "orders"), NO_PAST, []
     given.give(None)
     malicious = {"node-1": [_MALICIOUS, "--orders", str(given.folder)]}
-    async with _system(student, folder, programs=malicious) as system:
+    written = folder / "orders.jsonl"
+    async with _system(student, folder, written, programs=malicious) as system:
         for order in (None, *orders):
             progress(f"node 1: {order or 'honest, to have something to replay'}")
             given.give(order)
@@ -185,12 +208,19 @@ async def withstand(
                 past = Past(frozenset(one.split(await one.board(result))), frozenset(one.victims))
             else:
                 found = await judge(one, signed, given.made(), order, 1, past if order == "replay" else NO_PAST)
-                seen.append(Tampered(order, None, _dropped(result), found.identified, found.users))
+                seen.append(
+                    Tampered(order, None, _dropped(result), found.identified, found.users, _last_order(written))
+                )
     return seen
 
 
 def _system(
-    student: Path, folder: Path, *, corrupt: Collection[int] = (), programs: dict[str, list[str]] | None = None
+    student: Path,
+    folder: Path,
+    orders: Path,
+    *,
+    corrupt: Collection[int] = (),
+    programs: dict[str, list[str]] | None = None,
 ) -> LocalSystem:
     from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
@@ -200,7 +230,10 @@ def _system(
         budget=LocalBudget(1e9, 0.5),
         broker=False,
         corrupt=corrupt,
-        programs={STUDENT: [_PROCESS, "--student", str(student.absolute())], **(programs or {})},
+        programs={
+            STUDENT: [_PROCESS, "--student", str(student.absolute()), "--orders", str(orders)],
+            **(programs or {}),
+        },
     )
 
 
@@ -217,6 +250,12 @@ def _plan(system: LocalSystem) -> RoundPlan:
         open_seconds=120.0,
         allow_corrupt=True,  # the student's node says what it is, as every node of foreign code
     )
+
+
+def _last_order(orders: Path) -> tuple[int, ...]:
+    """Of the last batch that the student's node mixed."""
+    lines = orders.read_text().splitlines() if orders.exists() else []
+    return tuple(json.loads(lines[-1])) if lines else ()
 
 
 def _failure(result: Result, folder: Path) -> str | None:

@@ -20,6 +20,10 @@ OVERHEAD: Final = suite_named(SUITE).overhead
 """Bytes of a layer: ephemeral public key and authentication tag."""
 
 
+PLAIN_BYTES: Final = 17
+"""Of a message in the rounds of step D; a test compares it with the product's."""
+
+
 @dataclass(frozen=True)
 class Keys:
     """One node's keys of one round."""
@@ -59,6 +63,13 @@ def arrangements(keys: Keys, messages: Sequence[bytes], draws: Draws, copies: in
     for order in permutations(messages):
         batch = [keys.seal(message, own) for message, own in zip(order, ephemerals, strict=True)]
         yield batch + batch[:1] * copies
+
+
+def real_batch(draws: Draws, count: int) -> tuple[Keys, list[bytes], list[bytes]]:
+    """A batch as node 2 gets it in a round of step D: its keys, the onions, and what is in each, sealed to node 3."""
+    node, following = Keys.of(draws), Keys.of(draws)
+    inner = [following.seal(message, draws.bytes(32)) for message in messages_of(draws, count, PLAIN_BYTES)]
+    return node, [node.seal(message, draws.bytes(32)) for message in inner], inner
 
 
 def damaged(keys: Keys, stranger: Keys, message: bytes, kind: str, draws: Draws) -> bytes:

@@ -18,19 +18,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="student-node", description="A mix node that runs a student's peel and mix.")
     parser.add_argument("--student", type=Path, required=True, help="the student's work.py")
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")
+    parser.add_argument("--orders", type=Path, help="file for the order of each batch; default: none")
     options = parser.parse_args()
 
     from shuffledp_core.errors import ShuffleDPError
 
     try:
-        serve(options.student, options.config)
+        serve(options.student, options.config, options.orders)
     except ShuffleDPError as error:
         print(f"student-node: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code
     return 0
 
 
-def serve(student: Path, config: Path) -> None:
+def serve(student: Path, config: Path, orders: Path | None = None) -> None:
     """Runs the node until SIGTERM or SIGINT, with the student's program in a sandbox of its own."""
     import asyncio
 
@@ -46,7 +47,7 @@ def serve(student: Path, config: Path) -> None:
         def mix(key: bytes, batch: list[bytes]) -> object:
             return program.sample("mix", key, batch, coins=SystemCoins(), seconds=MIX_SECONDS)
 
-        asyncio.run(run(load_config(config, NodeConfig), node_of=student_node(mix)))
+        asyncio.run(run(load_config(config, NodeConfig), node_of=student_node(mix, orders)))
 
 
 if __name__ == "__main__":

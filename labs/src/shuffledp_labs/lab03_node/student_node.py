@@ -8,10 +8,16 @@ runs foreign code.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
+
+from nacl.exceptions import CryptoError
+from nacl.public import PrivateKey, SealedBox
 
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.errors import BadBatchError, NodeFault
@@ -54,6 +60,7 @@ class StudentPipeline(RoundPipeline):
     """Mixes by a student's function, behind the entry node; relays as ever."""
 
     mix: Mix
+    orders: Path | None = None
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
         """See `RoundPipeline.mixed`. What is missing in the student's output counts as dropped, and is signed for."""
@@ -70,6 +77,8 @@ class StudentPipeline(RoundPipeline):
         records = _checked(found, len(batch), terms.geometry.record_bytes(record.position + 1))
         dropped = record.dropped_before + len(batch) - len(records)
         check_dropped(dropped, record.accepted, terms)
+        if self.orders is not None:
+            _append_order(self.orders, live.require_key(), batch, records)
         out = b"".join(records)
         write_atomic(live.folder.outgoing, out)
         return BatchHeader(
@@ -93,12 +102,36 @@ def _checked(found: Any, most: int, width: int) -> Sequence[bytes]:
     return found
 
 
-def student_node(mix: Mix) -> Callable[[NodeServices], MixNode]:
-    """A function that makes a node with this mixing of an honest node's parts."""
+def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Sequence[bytes]) -> None:
+    """Append, as a line of JSON, the place at which each leaving record stood among those that leave.
+
+    The node peels the batch itself, apart from the student's program. Records that it finds nowhere are left out.
+    """
+    box = SealedBox(PrivateKey(key))
+    places: dict[bytes, int] = {}
+    leaving = set(records)
+    for layer in batch:
+        with suppress(CryptoError):
+            if (inner := box.decrypt(layer)) in leaving:
+                places.setdefault(inner, len(places))
+    order = [places[record] for record in records if record in places]
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(order) + "\n")
+
+
+def student_node(mix: Mix, orders: Path | None = None) -> Callable[[NodeServices], MixNode]:
+    """A function that makes a node with this mixing of an honest node's parts.
+
+    Args:
+        mix: the student's.
+        orders: a file to which the node appends the order of each batch, for whoever grades it.
+    """
 
     def node_of(parts: NodeServices) -> MixNode:
         work = parts.work
-        pipeline = StudentPipeline(work.identity, work.pool, work.relay, work.metrics, None, mix, memory=work.memory)
+        pipeline = StudentPipeline(
+            work.identity, work.pool, work.relay, work.metrics, None, mix, orders, memory=work.memory
+        )
         return MixNode(replace(parts, work=pipeline))
 
     return node_of

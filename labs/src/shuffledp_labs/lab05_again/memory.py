@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shuffledp_labs.errors import CheckFailed
-from shuffledp_labs.student.worker import WIDEST
+from shuffledp_labs.student.laws import WIDEST
 
 MOST_BRANCHES = 4_000
 """Two coins of five sides for each of two questions are 625."""

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from shuffledp_labs.errors import BadAnswer, RandomnessElsewhere, StudentFault, TooLarge, TooWide
-from shuffledp_labs.student.worker import WIDEST
+
+WIDEST: Final = 4096
+"""Most values of one draw whose branches are walked."""
+
+ELSEWHERE: Final = (
+    "the same coins led to another answer. All chance has to come from `coins`, and nothing may be remembered "
+    "between calls"
+)
 
 REPEATED: Final = 1000
 """Branches that are walked a second time, to see that they lead to the same value; all, when there are fewer."""
 
 LEAST_REPEATED: Final = 64
 """Of a small tree, each branch is walked again until there were as many."""
+
+
+Question: TypeAlias = tuple[str, Any]
+"""What a program asked of its coins: "below", "flip" or "flip_exp", and the argument."""
+
+Transcript: TypeAlias = tuple[tuple[str, Any, int], ...]
+"""Kind, argument and answer of every question that a run asked of its coins."""
+
+
+class Coins(Protocol):
+    """What answers a program's coins; `Draws` does."""
+
+    def below(self, n: int) -> int: ...  # noqa: D102
+    def flip(self, p: Fraction) -> bool: ...  # noqa: D102
+    def flip_exp(self, g: Fraction) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -27,19 +49,112 @@ class Law:
         lost: mass of the branches that were too light to follow: any value's probability may be larger by up to it.
         exact: whether all probabilities are rationals.
         leaves: how many branches there were.
+        transcripts: the value at the end of each branch that was followed.
     """
 
     of: dict[Any, Fraction | float]
     lost: Fraction | float
     exact: bool
     leaves: int
+    transcripts: dict[Transcript, Any] = field(default_factory=dict, repr=False)
+
+
+def transcript(asked: Iterable[Question], answers: Iterable[int | bool]) -> Transcript:
+    """The transcript of a run."""
+    return tuple((kind, argument, int(answer)) for (kind, argument), answer in zip(asked, answers, strict=False))
+
+
+class CutBranch(Exception):  # noqa: N818 - no fault
+    """A question that is not answered: the branch is lighter than it is followed, or cannot be walked."""
+
+
+class BranchCoins:
+    """Coins of one branch: the answers given, then the first possible one.
+
+    Attributes:
+        asked: every question so far.
+        answers: to them; one fewer where the branch was cut.
+        cut: whether a question was not answered. Nothing that the program returns then counts.
+    """
+
+    def __init__(self, path: Sequence[int], floor: float) -> None:
+        self._path = path
+        self._floor = floor
+        self._mass = 1.0
+        self.asked: list[Question] = []
+        self.answers: list[int] = []
+        self.cut = False
+
+    def below(self, n: int) -> int:
+        """See `worker.Coins`."""
+        return self._answer("below", n)
+
+    def flip(self, p: Fraction) -> bool:
+        """See `worker.Coins`."""
+        return bool(self._answer("flip", p))
+
+    def flip_exp(self, g: Fraction) -> bool:
+        """See `worker.Coins`."""
+        return bool(self._answer("flip_exp", g))
+
+    def _answer(self, kind: str, argument: Any) -> int:
+        if self.cut or self._mass < self._floor:
+            self._stop()
+        question = _question((kind, argument))
+        self.asked.append(question)
+        if kind == "below" and argument > WIDEST:
+            self._stop()
+        at = len(self.answers)
+        answer = self._path[at] if at < len(self._path) else _first(question)
+        if answer >= _sides(question):
+            raise RandomnessElsewhere(ELSEWHERE)
+        self.answers.append(answer)
+        self._mass *= float(_weight(question, answer))
+        if self._mass < self._floor:
+            self._stop()
+        return answer
+
+    def _stop(self) -> NoReturn:
+        self.cut = True
+        raise CutBranch
+
+
+class RecordedCoins:
+    """Coins of another source, with a record of what was asked and answered."""
+
+    def __init__(self, source: Coins) -> None:
+        self._source = source
+        self._asked: list[Question] = []
+        self._answers: list[int] = []
+
+    @property
+    def transcript(self) -> Transcript:
+        """Of all questions so far."""
+        return transcript(self._asked, self._answers)
+
+    def below(self, n: int) -> int:
+        """See `worker.Coins`."""
+        return self._record("below", n, self._source.below(n))
+
+    def flip(self, p: Fraction) -> bool:
+        """See `worker.Coins`."""
+        return bool(self._record("flip", p, self._source.flip(p)))
+
+    def flip_exp(self, g: Fraction) -> bool:
+        """See `worker.Coins`."""
+        return bool(self._record("flip_exp", g, self._source.flip_exp(g)))
+
+    def _record(self, kind: str, argument: Any, answer: int) -> int:
+        self._asked.append(_question((kind, argument)))
+        self._answers.append(int(answer))
+        return answer
 
 
 class Walker(Protocol):
     """Runs one branch of the student's function."""
 
-    def branch(self, path: list[int], floor: float) -> tuple[Any, ...]:
-        """What the worker answers: a leaf or a cut, with every question that was asked."""
+    def branch(self, coins: BranchCoins) -> Any:
+        """What the function returns with these coins; anything where they were cut."""
 
 
 @dataclass
@@ -53,22 +168,23 @@ class _Tree:
     lost: Fraction | float = Fraction(0)
     leaves: int = 0
     walked: list[tuple[tuple[int, ...], Any]] = field(default_factory=list)
+    transcripts: dict[Transcript, Any] = field(default_factory=dict)
 
-    def add(self, told: tuple[Any, ...]) -> None:
+    def add(self, coins: BranchCoins, value: Any) -> None:
         """One branch: leads to a value, or was cut."""
-        kind, asked = told[0], [_question(each) for each in told[1]]
         known = self.questions[: len(self.path)]
-        if asked[: len(known)] != known:
-            raise RandomnessElsewhere(_elsewhere())
-        self.questions = asked
-        self.path += [_first(question) for question in asked[len(self.path) :]]
+        if coins.asked[: len(known)] != known:
+            raise RandomnessElsewhere(ELSEWHERE)
+        self.questions = coins.asked
+        self.path = list(coins.answers)
         mass = self._mass()
         self.leaves += 1
-        if kind == "cut":
+        if coins.cut:
             self.lost += mass
             return
-        self.of[told[2]] = self.of.get(told[2], Fraction(0)) + mass
-        self.walked.append((tuple(self.path), told[2]))
+        self.of[value] = self.of.get(value, Fraction(0)) + mass
+        self.walked.append((tuple(self.path), value))
+        self.transcripts[transcript(coins.asked, coins.answers)] = value
 
     def _mass(self) -> Fraction | float:
         """Of the whole branch; those of its beginnings are kept from the branch before."""
@@ -94,9 +210,10 @@ def walk(walker: Walker, floor: Fraction, most: int) -> Law:
     """The law of a function of coins. Branches lighter than `floor` are not followed; more than `most` are refused."""
     tree = _Tree()
     while True:
-        told = walker.branch(tree.path, float(floor))
-        _refuse(told)
-        tree.add(told)
+        coins = BranchCoins(tuple(tree.path), float(floor))
+        value = walker.branch(coins)
+        _refuse(coins, value)
+        tree.add(coins, value)
         if tree.leaves > most:
             raise TooLarge(
                 f"more than {most:,} different runs: draw less often, or from fewer values (is there a loop that "
@@ -106,14 +223,15 @@ def walk(walker: Walker, floor: Fraction, most: int) -> Law:
             break
     _repeat(walker, tree, float(floor))
     exact = all(type(mass) is Fraction for mass in (*tree.of.values(), tree.lost))
-    return Law(tree.of, tree.lost, exact, tree.leaves)
+    return Law(tree.of, tree.lost, exact, tree.leaves, tree.transcripts)
 
 
 def _repeat(walker: Walker, tree: _Tree, floor: float) -> None:
     for path, value in _again(tree.walked):
-        told = walker.branch(list(path), floor)
-        if told[0] != "leaf" or len(told[1]) != len(path) or told[2] != value:
-            raise RandomnessElsewhere(_elsewhere())
+        coins = BranchCoins(path, floor)
+        again = walker.branch(coins)
+        if coins.cut or len(coins.asked) != len(path) or again != value:
+            raise RandomnessElsewhere(ELSEWHERE)
 
 
 def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[int, ...], Any]]:
@@ -124,27 +242,19 @@ def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[in
     return backwards * -(-LEAST_REPEATED // max(1, len(backwards)))
 
 
-def _refuse(told: tuple[Any, ...]) -> None:
+def _refuse(coins: BranchCoins, value: Any) -> None:
     """Stops at what no branch of a correct program is."""
-    if told[0] == "elsewhere":
-        raise RandomnessElsewhere(f"it used {told[1]}: {_elsewhere()}")
-    if told[0] == "cut" and told[1] and told[1][-1][0] == "below" and told[1][-1][1] > WIDEST:
+    kind, argument = coins.asked[-1] if coins.asked else ("", 0)
+    if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(
-            f"coins.below({told[1][-1][1]}) has too many branches to walk (at most {WIDEST}): use coins.flip with a "
+            f"coins.below({argument}) has too many branches to walk (at most {WIDEST}): use coins.flip with a "
             "Fraction where you want a probability"
         )
-    if told[0] == "leaf":
+    if not coins.cut:
         try:
-            hash(told[2])
+            hash(value)
         except TypeError:
             raise BadAnswer("a value with a dict in it: return a number, a text, bytes, or a tuple of these") from None
-
-
-def _elsewhere() -> str:
-    return (
-        "the same coins led to another answer. All chance has to come from `coins`, and nothing may be remembered "
-        "between calls"
-    )
 
 
 def _question(asked: Any) -> tuple[str, Any]:

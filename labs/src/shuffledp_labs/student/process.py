@@ -13,18 +13,19 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from shuffledp_labs.errors import (
     BadAnswer,
     NotWritten,
+    RandomnessElsewhere,
     StudentDied,
     StudentFault,
     StudentRaised,
     StudentTimeout,
 )
 from shuffledp_labs.student import wire
-from shuffledp_labs.student.laws import Law, walk
+from shuffledp_labs.student.laws import ELSEWHERE, BranchCoins, Coins, CutBranch, Law, walk
 from shuffledp_labs.student.pipes import Process, started
 from shuffledp_labs.student.source import Source, read_source
 
@@ -44,14 +45,6 @@ def fresh(name: str, *arguments: Any) -> Any:
 
 
 _COINS: Final = {name: name for name in ("below", "flip", "flip_exp")}
-
-
-class Coins(Protocol):
-    """What answers a program's coins; `Draws` does."""
-
-    def below(self, n: int) -> int: ...  # noqa: D102
-    def flip(self, p: Fraction) -> bool: ...  # noqa: D102
-    def flip_exp(self, g: Fraction) -> bool: ...  # noqa: D102
 
 
 class Handle:
@@ -226,13 +219,10 @@ class _Branches:
         _ = program.box  # the start has its own time
         self._end = time.monotonic() + seconds
 
-    def branch(self, path: list[int], floor: float) -> tuple[Any, ...]:
-        """See `laws.Walker`."""
-        request = ["walk", self._function, self._arguments, list(path), floor]
-        told = self._program._ask(self._function, max(0.1, self._end - time.monotonic()), request, None)  # noqa: SLF001
-        if type(told) is not tuple or not told or told[0] not in {"leaf", "cut", "elsewhere"}:
-            raise _own_words()
-        return told
+    def branch(self, coins: BranchCoins) -> Any:
+        """See `laws.Walker`. The request is that of a call with drawn coins."""
+        request = ["call", self._function, self._arguments, {}]
+        return self._program._ask(self._function, max(0.1, self._end - time.monotonic()), request, coins)  # noqa: SLF001
 
 
 class _Call:
@@ -258,9 +248,11 @@ class _Call:
                 self._send(reply, deadline)
                 continue
             self.answered = True
-            if kind in {"leaf", "cut", "elsewhere"} and request[0] == "walk":
-                return (kind, *rest)
-            if kind == "done" and len(rest) == 1:
+            if kind == "cut" and isinstance(self._coins, BranchCoins) and self._coins.cut:
+                return None
+            if kind == "done" and len(rest) == 2:
+                if self._coins is not None and type(rest[1]) is str and rest[1]:
+                    raise RandomnessElsewhere(f"it used {rest[1][:40]}: {ELSEWHERE}")
                 return rest[0]
             _raise(kind, rest, name)
 
@@ -311,6 +303,8 @@ class _Call:
         try:
             kind, argument = question
             return getattr(self._coins, _COINS[kind])(argument)
+        except CutBranch:
+            return wire.Marked("cut")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise _own_words() from None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.abc
 import linecache
-import math
 import os
 import sys
 import types
@@ -27,9 +26,6 @@ else:  # alone in the sandbox, where the package is not
 FILE: Final = "work.py"
 FILES: Final = {FILE}
 """Of the student's: work.py, and the modules beside it that it has imported."""
-
-WIDEST: Final = 4096
-"""Most values of one draw whose branches are walked."""
 
 
 class Cut(BaseException):
@@ -84,60 +80,30 @@ class Pipe:
         return function
 
 
-class AskedCoins:
-    """Coins that the grader answers, one question after another."""
+class Coins:
+    """Coins that the grader answers, one question after another.
+
+    There is no other kind: a program cannot tell whether the answers are drawn or its law is walked.
+    """
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
 
     def below(self, n: int) -> int:
         """A uniform whole number from 0 to n - 1."""
-        return int(self._pipe.ask("coin", "below", checked_below(n)))
+        return int(self._ask("below", checked_below(n)))
 
     def flip(self, p: Fraction) -> bool:
         """True with probability p."""
-        return bool(self._pipe.ask("coin", "flip", checked_flip(p)))
+        return bool(self._ask("flip", checked_flip(p)))
 
     def flip_exp(self, g: Fraction) -> bool:
         """True with probability e^-g."""
-        return bool(self._pipe.ask("coin", "flip_exp", checked_exp(g)))
+        return bool(self._ask("flip_exp", checked_exp(g)))
 
-
-class WalkedCoins:
-    """Coins of one branch: the answers given, then the first possible one; remembers what it was asked."""
-
-    def __init__(self, path: list[int], floor: float) -> None:
-        self._path = path
-        self._floor = floor
-        self._mass = 1.0
-        self.asked: list[list[Any]] = []
-
-    def below(self, n: int) -> int:
-        """See AskedCoins."""
-        n = checked_below(n)
-        return self._answer("below", n, lambda _: 1 / n)
-
-    def flip(self, p: Fraction) -> bool:
-        """See AskedCoins."""
-        p = checked_flip(p)
-        return bool(self._answer("flip", p, lambda side: float(p if side else 1 - p)))
-
-    def flip_exp(self, g: Fraction) -> bool:
-        """See AskedCoins."""
-        g = checked_exp(g)
-        truth = math.exp(-g)
-        return bool(self._answer("flip_exp", g, lambda side: truth if side else -math.expm1(-g)))
-
-    def _answer(self, kind: str, argument: Any, weight: Callable[[int], float]) -> int:
-        if self._mass < self._floor:
-            raise Cut
-        at = len(self.asked)
-        self.asked.append([kind, argument])
-        if kind == "below" and argument > WIDEST:
-            raise Cut
-        answer = self._path[at] if at < len(self._path) else next(side for side in range(2) if weight(side) > 0)
-        self._mass *= weight(answer)
-        if self._mass < self._floor:
+    def _ask(self, kind: str, argument: Any) -> Any:
+        answer = self._pipe.ask("coin", kind, argument)
+        if isinstance(answer, wire.Marked):
             raise Cut
         return answer
 
@@ -276,36 +242,28 @@ class Program:
     def do_load(self, source: str, helpers: dict[str, str]) -> tuple[Any, ...]:
         """The student's source, at the start."""
         self.load(source, helpers)
-        return ("done", None)
+        return ("done", None, "")
 
     def do_call(self, function: str, arguments: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         """Calls a function of the student's."""
-        coins = AskedCoins(self._pipe)
-        return ("done", self._function(function)(*self._filled(arguments, coins), **named))
+        self._chance.watch()
+        try:
+            value = self._function(function)(*self._filled(arguments, Coins(self._pipe)), **named)
+        except Cut:
+            return ("cut",)
+        return ("done", value, self._chance.used())
 
     def do_new(self, name: str, arguments: list[Any]) -> tuple[Any, ...]:
         """Makes an object of a class of the student's, which stays here."""
-        made = self._function(name)(*self._filled(arguments, AskedCoins(self._pipe)))
-        return ("done", self._pipe.keep(made))
+        made = self._function(name)(*self._filled(arguments, Coins(self._pipe)))
+        return ("done", self._pipe.keep(made), "")
 
     def do_method(self, thing: Any, name: str, arguments: list[Any]) -> tuple[Any, ...]:
         """Calls a method of an object that stays here."""
         method = getattr(thing, name, None)
         if method is None:
             return ("missing", f"{type(thing).__name__}.{name}")
-        return ("done", method(*self._filled(arguments, AskedCoins(self._pipe))))
-
-    def do_walk(self, function: str, arguments: list[Any], path: list[int], floor: float) -> tuple[Any, ...]:
-        """One branch of a function of coins: its value, or that it was cut, and every question asked."""
-        coins = WalkedCoins(path, floor)
-        self._chance.watch()
-        try:
-            value = self._function(function)(*self._filled(arguments, coins))
-        except Cut:
-            return ("cut", coins.asked)
-        if used := self._chance.used():
-            return ("elsewhere", used)
-        return ("leaf", coins.asked, value)
+        return ("done", method(*self._filled(arguments, Coins(self._pipe))), "")
 
     def _filled(self, arguments: list[Any], coins: Any) -> list[Any]:
         return [self._fill(argument, coins) for argument in arguments]
