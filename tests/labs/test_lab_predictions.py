@@ -12,6 +12,7 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import all_labs
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import Lab
+from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
 
 LAB = lab_of(6)
 
@@ -66,3 +67,19 @@ def test_every_prediction_is_asked_for_in_the_file(lab: Lab) -> None:
     asked = tomllib.loads(lab.file("predict.toml").read_text())
     assert list(asked) == [each.key for each in lab.predictions]
     assert not any(asked.values())
+
+
+@pytest.mark.parametrize(("text", "number"), [('"0.6"', 0.6), ('" .6 "', 0.6), ('"1"', 1), ('"+.5"', 0.5)])
+def test_a_number_may_stand_between_the_quotes_that_the_file_comes_with(
+    tmp_path: Path, text: str, number: float
+) -> None:
+    assert kept(tmp_path, two_left=text)["two_left"] == number
+    assert prediction_points(LAB, tmp_path) == 5
+
+
+@pytest.mark.parametrize("text", ['"about half"', '"nan"', '"inf"', '""'])
+def test_words_are_no_number_and_the_other_predictions_are_shown_all_the_same(tmp_path: Path, text: str) -> None:
+    with pytest.raises(LabUsageError, match="two_left"):
+        kept(tmp_path, two_left=text)
+    assert predictions_of(LAB, tmp_path) == {"alone": 2, "half_stays": "about .8", "checked": "both"}
+    assert prediction_points(LAB, tmp_path) == 0

@@ -150,3 +150,24 @@ def test_a_viva_of_a_folder_needs_a_run(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     file.write_bytes(msgspec.json.encode(RESULT))
     assert len(viva_of(1, place.path, file)) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(1,) - o",
+        "o + (1,)",
+        "[0] * o",
+        "o[1:] + o[:1]",
+        "b'' + o",
+        "'%s' % o",
+        "list(o) + o",
+        "f'{o}' + o",
+        "o + [1] + o",
+    ],
+)
+def test_a_viva_does_not_ask_what_a_type_error_would_do(line: str) -> None:
+    *_, third = viva(RESULT, {}, [], f"def f(o):\n    return {line}\n", "")
+    assert "as it was handed out" in third.text  # no line to ask about
+    *_, third = viva(RESULT, {}, [], "def f(o):\n    return o + 1\n", "")
+    assert "`o + 1` were `o - 1`" in third.text

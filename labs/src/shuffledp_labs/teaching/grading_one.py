@@ -18,7 +18,7 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import instance
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
-from shuffledp_labs.predictions import KEPT, answered, kept_of
+from shuffledp_labs.predictions import KEPT, kept_of, understood
 from shuffledp_labs.results import LabResult, write_result
 from shuffledp_labs.teaching.apart import end_with_the_one_who_waits
 
@@ -52,12 +52,12 @@ def graded(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
-    """The predictions of a submission: those kept at the first run, else those of the file; empty without any."""
+    """The predictions of a submission: those kept at the first run, else those of the file that can be understood."""
     try:
-        kept = kept_of(folder).get("answers") if (folder / KEPT).is_file() else answered(folder, lab)
+        kept: dict[str, Any] = kept_of(folder)["answers"] if (folder / KEPT).is_file() else understood(folder, lab)
     except LabUsageError:
-        return {}
-    return kept if type(kept) is dict else {}
+        return understood(folder, lab)
+    return kept
 
 
 def prediction_points(lab: Lab, folder: Path) -> int:

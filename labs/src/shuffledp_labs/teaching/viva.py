@@ -35,6 +35,9 @@ _SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
 }
 """Operators, and what each is asked to be exchanged for."""
 
+_SEQUENCES: Final = (ast.Tuple, ast.List, ast.ListComp, ast.Set, ast.SetComp, ast.Dict, ast.DictComp, ast.JoinedStr)
+_MAKERS: Final = {"bytes", "bytearray", "dict", "list", "set", "sorted", "str", "tuple"}
+
 LONGEST: Final = 70
 """Characters of an expression that is quoted."""
 
@@ -107,9 +110,9 @@ def _about_a_check(result: LabResult, titles: Mapping[str, str]) -> Question:
 def _about_a_prediction(result: LabResult, predictions: Sequence[tuple[str, str]]) -> Question:
     question, answer = _drawn(result, "prediction", predictions)
     return Question(
-        f'Before the lab you answered "{answer}" to: "{question}" What did you find, and what explains the difference?'
-        " With which other numbers would your answer have been right?",
-        "the number that was found, from the student's own report; the cause, not only the size, of the difference",
+        f'Before the lab you answered "{answer}" to: "{question}" What did you find? If it differs,'
+        " what explains the difference; if it does not, which change of the setting would have made you wrong?",
+        "the number that was found, from the student's own report; the cause, not only the size, of a difference",
     )
 
 
@@ -148,7 +151,7 @@ def _change(node: ast.AST) -> str | None:
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _SWAPPED:
             return _exchanged(node, ast.Compare(left, [_SWAPPED[type(operator)]()], [right]))
-        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _SWAPPED:
+        case ast.BinOp(left=left, op=operator, right=right) if _numeric(left, right) and type(operator) in _SWAPPED:
             return _exchanged(node, ast.BinOp(left, _SWAPPED[type(operator)](), right))
         case ast.If():
             return "its condition were always true"
@@ -158,6 +161,18 @@ def _change(node: ast.AST) -> str | None:
             return f"the coin `{name}` were thrown once and its result used for every call"
         case _:
             return None
+
+
+def _numeric(*operands: ast.expr) -> bool:
+    """Whether none of them is plainly a sequence or a text: with another operator that is a TypeError, no question."""
+    return not any(
+        isinstance(operand, _SEQUENCES)
+        or (isinstance(operand, ast.Constant) and not isinstance(operand.value, int | float))
+        or (isinstance(operand, ast.Subscript) and isinstance(operand.slice, ast.Slice))
+        or (isinstance(operand, ast.Call) and isinstance(operand.func, ast.Name) and operand.func.id in _MAKERS)
+        or (isinstance(operand, ast.BinOp) and not _numeric(operand.left, operand.right))
+        for operand in operands
+    )
 
 
 def _exchanged(here: ast.expr, there: ast.expr) -> str | None:
