@@ -176,6 +176,10 @@ class _Stream:
         return piece + bytes(size - len(piece))
 
 
+SPARE = 64
+"""Runs more than there are bits in the tags of one user."""
+
+
 def check_tags(attempt: Attempt) -> str:
     """C-tags: every tag rests on sixteen fresh bytes of its own, and on nothing else."""
     messages, answer = 3, 1 + attempt.draws.below(2)
@@ -207,7 +211,44 @@ def check_tags(attempt: Attempt) -> str:
             f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; see the "
             "handout, step C"
         )
-    return f"{messages} tags, {counting} bytes of `random` in them"
+    _independent(attempt, answer, messages, len(material), title)
+    return f"{messages} tags, {counting} bytes of `random` in them; over many runs no bit follows from others"
+
+
+def _independent(attempt: Attempt, answer: int, messages: int, size: int, title: str) -> None:
+    """The tags of many runs: all different, and no bit of theirs is a sum of others.
+
+    Of uniform tags, two are equal with probability below 2^-106, and some sum of bits is constant with one below 2^-63.
+    """
+    bits = 8 * TAG_BYTES * messages
+    runs = [
+        _tags(encoded_by(attempt, answer, messages, _Stream(attempt.draws.bytes(size)))) for _ in range(bits + SPARE)
+    ]
+    every = [tag for tags in runs for tag in tags]
+    if len(set(every)) < len(every):
+        raise CheckFailed(
+            f"fresh tags, {title}: {len(every) - len(set(every))} of {len(every)} tags of {len(runs)} users were there "
+            "before: they hold fewer than 128 random bits; see the handout, step C, on what a tag is for"
+        )
+    first, *others = (int.from_bytes(b"".join(tags), "big") for tags in runs)
+    rank = rank_over_bits([first ^ other for other in others])
+    if rank < bits:
+        raise CheckFailed(
+            f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so that the messages of "
+            "one user can be told to belong together; see the handout, step C, on what a tag is for"
+        )
+
+
+def rank_over_bits(rows: list[int]) -> int:
+    """Rank of a matrix over the field of two elements, each row the bits of a number."""
+    leading: dict[int, int] = {}
+    for each in rows:
+        row = each
+        while row and row.bit_length() in leading:
+            row ^= leading[row.bit_length()]
+        if row:
+            leading[row.bit_length()] = row
+    return len(leading)
 
 
 def _tags(encoded: list[bytes]) -> list[bytes]:

@@ -11,7 +11,7 @@ from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Attempt
 from shuffledp_labs.lab05_again import layers
-from shuffledp_labs.lab05_again.guessing import best_success, drawn_truths, success
+from shuffledp_labs.lab05_again.guessing import best_success, drawn_truths, likelihood, one_sided_halves, success
 from shuffledp_labs.lab05_again.memory import (
     Asked,
     Branch,
@@ -36,6 +36,13 @@ QUESTIONS = (
 """Different questions that a careless file takes for one."""
 
 
+LONG = (12, 21, 40)
+"""Days of histories that are drawn, not walked."""
+
+LONG_TURNS = 40
+"""How often each of `QUESTIONS` is asked in one file: a wrong program that draws again differs in one of them."""
+
+
 def check_guess(attempt: Attempt) -> str:
     """B: the optimum exactly, over all histories."""
     tried = []
@@ -54,7 +61,22 @@ def check_guess(attempt: Attempt) -> str:
             )
         tried.append(f"{days}")
         attempt.progress(f"{2**days} histories of {days} days: right with probability {float(found):.4f}, the optimum")
-    return f"all histories of {', '.join(tried)} days: as often right as can be, exactly"
+    for days in LONG:
+        _long_histories(attempt, days)
+    return f"all histories of {', '.join(tried)} days: as often right as can be, exactly; and some of up to {LONG[-1]}"
+
+
+def _long_histories(attempt: Attempt, days: int) -> None:
+    """Histories too long to walk, half of whose days point one way and half the other: every day counts."""
+    for strong_first in (False, True):
+        value = attempt.draws.below(2)
+        history = one_sided_halves(attempt.draws, days, value, strong_first=strong_first)
+        if _bit(attempt.program.call("guess", history), "guess") != value:
+            less = likelihood(1 - value, history) / likelihood(value, history)
+            raise CheckFailed(
+                f"a history of {days} days: your guess is right {float(1 - less):.2%} less often than the other one, "
+                "because not all days count (README, step B)"
+            )
 
 
 def check_same(attempt: Attempt) -> str:
@@ -70,7 +92,23 @@ def check_same(attempt: Attempt) -> str:
             f"{again} only; whoever averages the others still wins (README, step C)"
         )
     _truthful(law, history, truth)
+    _kept_for_long(attempt, truth)
     return f"five answers to two questions, {len(law)} different outcomes: kept for ever, true with probability {truth}"
+
+
+def _kept_for_long(attempt: Attempt, truth: Fraction) -> None:
+    """Many questions, asked again and again in changing order: the first answer to each stands."""
+    file, first = f"long-{attempt.draws.bytes(4).hex()}", dict[str, int]()
+    for turn in range(LONG_TURNS):
+        for question in attempt.draws.shuffled(QUESTIONS):
+            value = QUESTIONS.index(question) % 2
+            coins = attempt.draws.child(f"{turn} {question}")
+            found = _bit(attempt.program.sample("answer", file, question, value, truth, coins=coins), "answer")
+            if first.setdefault(question, found) != found:
+                raise CheckFailed(
+                    f"asked for the time number {turn + 1} between {len(QUESTIONS) - 1} other questions, the answer to "
+                    f"{question!r} is another one than at first (README, step C)"
+                )
 
 
 def check_fresh(attempt: Attempt) -> str:

@@ -44,6 +44,14 @@ def majority_success(truth: Fraction, days: int) -> Fraction:
     return sum((comb(days, k) * truth**k * (1 - truth) ** (days - k) for k in right), start=Fraction(0))
 
 
+def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool) -> tuple[Day, ...]:
+    """Draws a history of which one half points to `value` and the other, weaker half to 1 - `value`."""
+    half = days // 2
+    weak = [(1 - value, Fraction(draws.integer(11, 12), 20)) for _ in range(half)]
+    strong = [(value, Fraction(draws.integer(13, 14), 20)) for _ in range(days - half)]
+    return tuple([*strong, *weak] if strong_first else [*weak, *strong])
+
+
 def drawn_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
     """Draws days of which one good answer outweighs two poor ones, so that counting votes is not the optimum."""
     weak = [Fraction(draws.integer(12, 14), 20) for _ in range(days - 1)]
