@@ -255,6 +255,14 @@ def by_random(coins):
     return coins.below(2) if random.random() < 2 else 7
 
 
+def by_file(coins):
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(dir=".") as file:
+        file.write(b"kept")
+    return coins.below(2)
+
+
 def by_numpy(coins):
     return coins.below(2) if np.random.rand() < 2 else 7
 

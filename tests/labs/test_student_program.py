@@ -306,6 +306,10 @@ def test_a_program_cannot_tell_whether_its_law_is_walked_or_its_coins_are_real(p
     assert list(walked) == [sampled]
 
 
+def test_a_program_may_name_a_file_at_random_where_its_coins_are_drawn(program: StudentProgram) -> None:
+    assert program.sample("by_file", coins=Draws(b"a")) in {0, 1}
+
+
 def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_bytes(b"\xef\xbb\xbfdef two():\r\n    return 2\r\n")
     with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:

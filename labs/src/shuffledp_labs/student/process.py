@@ -251,7 +251,8 @@ class _Call:
             if kind == "cut" and isinstance(self._coins, BranchCoins) and self._coins.cut:
                 return None
             if kind == "done" and len(rest) == 2:
-                if self._coins is not None and type(rest[1]) is str and rest[1]:
+                # Where coins are drawn, a program may use others for what no law is about, such as a file's name.
+                if isinstance(self._coins, BranchCoins) and type(rest[1]) is str and rest[1]:
                     raise RandomnessElsewhere(f"it used {rest[1][:40]}: {ELSEWHERE}")
                 return rest[0]
             _raise(kind, rest, name)
