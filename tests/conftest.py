@@ -8,13 +8,13 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from small_disk import SmallDisk
+if TYPE_CHECKING:
+    from small_disk import SmallDisk
 
 # Before anybody imports numpy, here and in every program that a test starts. The matrices of tests are small, and
 # threads that wait for each other on cores that all have work took a third of the time of tests that multiply them.
@@ -50,6 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """An empty file system of 4 MiB below the test's folder; skipped where this user may not mount one."""
+    from small_disk import SmallDisk
+
     folder = tmp_path / "disk"
     folder.mkdir(mode=0o700)
     command = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "none", str(folder)]

@@ -22,8 +22,8 @@ from shuffledp_core.errors import BrokerError
 from shuffledp_core.transport import announce, broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, listening, manifest_topic
 
-GROWTH = 40 * 2**20
-"""Bytes that a broker may make a publisher's memory grow by: three copies of its 8 MiB document, and 16 MiB."""
+GROWTH = 64 * 2**20
+"""Bytes that a broker may make a publisher's memory grow by: copies of its 8 MiB document, and what allocators keep."""
 
 TAKEN = 16 * 2**20
 """Bytes of one connection that a broker gets rid of: what is read, and the buffers of two sockets."""

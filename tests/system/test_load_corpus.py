@@ -46,5 +46,5 @@ def test_a_corpus_whose_records_are_not_for_its_users_is_refused(corpus: Path) -
     with pytest.raises(UsageError, match="damaged"):
         Corpus(corpus, ROUND, 2)
     (corpus / "offsets.npy").write_bytes(b"")
-    with pytest.raises(UsageError, match="no corpus"):
+    with pytest.raises(UsageError, match="not a corpus"):
         Corpus(corpus, ROUND, 2)

@@ -220,5 +220,5 @@ def test_an_estimate_outside_its_interval_is_said_to_be_noise() -> None:
     for shown, said in ((noisy, True), (usual, False)):
         written = Listening()
         print_report(shown, Console(file=written, width=200))
-        assert ("an estimate outside its interval is noise" in written.getvalue()) is said
+        assert ("intervals are clipped to possible values" in written.getvalue()) is said
         assert "2 users drawn with replacement from 1 rows" in written.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -108,8 +109,9 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
         n, told = values[-1]
         spec = printed.present(printed_spec(name, epsilon, delta, n, printed.LARGEST))
         where = f"{name}, ε_S = {epsilon:g}, n = {n}"
-        if isinstance(spec, RRShuffle):
-            certified, attained = ordered_bit(spec, delta)
+        randomise = getattr(spec, "randomise", None)
+        if randomise is not None:
+            certified, attained = ordered_bit(randomise, delta)
             why = "unary bits are ordered: a change by 1 shows one bit alone (S10 (g))"
             found.append(judge(f"{statement}, {where}", told, certified=certified, attained=attained, why=why))
             statement = "the same of the number of ones that devices send here"  # noqa: PLW2901
@@ -122,9 +124,9 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
     return found
 
 
-def ordered_bit(spec: RRShuffle, delta: float) -> tuple[float, float]:
+def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
     """(certified, attained) ε_L per unit where each bit is seen at its place: at d = 1 one bit is all that differs."""
-    bit = RRShuffle(max_value=1, randomise=spec.randomise)
+    bit = RRShuffle(max_value=1, randomise=randomise)
     return corrupted_bounds(bit, Setting(1, 1), 0.0).epsilon, epsilon_bounds(bit, Setting(1, 1), delta).attained
 
 
