@@ -166,7 +166,7 @@ def test_a_round_is_opened_watched_and_read_with_its_chart(page: Page, served: S
     page.goto(f"{served.base}/rounds/{answered}/")
     assert page.locator("svg.chart.wide .bar").first.is_visible()
     text = page.inner_text("main")
-    for words in (f"of {MOST} people", "While one of the 3 nodes is honest", "shuffledp verify result.json"):
+    for words in (f"of {MOST} people", "While at least one of the 3 nodes is honest", "shuffledp verify result.json"):
         assert words in text
     status, document = served.ask(f"/rounds/{answered}/result.json")
     assert status == 200
@@ -438,4 +438,4 @@ def test_a_round_is_opened_verified_and_its_page_says_so(
     aside(submit_some(running, pool, round_id, MOST))
     expect(page.locator("h1")).to_have_text("Histogram of demo", timeout=MINUTE)
     assert aside(fetch(running.deployment, round_id)).report.final.verified
-    expect(page.locator("main")).to_contain_text("verified: anybody can check that it is right")
+    expect(page.locator("main")).to_contain_text("verified: anyone can check its correctness")
